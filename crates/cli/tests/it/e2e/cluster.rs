@@ -1,0 +1,124 @@
+//! The world of a real control plane: etcd, kube-apiserver and kube-controller-manager, and Gangway's
+//! parts beside them as a cluster would run them, each in a process of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::world::{World, install_crds};
+use crate::tidy::workspace_root;
+
+const GANGWAY: &str = env!("CARGO_BIN_EXE_gangway");
+
+/// Gangway's parts on a cluster. The fake nodes have room for the pods of all scenarios at once.
+const PARTS: &[(&str, &[&str])] =
+    &[("controller", &["controller"]), ("scheduler", &["scheduler"]), ("node", &["node", "--fake", "3"])];
+
+/// Lines of each part's log that a failure shows.
+const LOG_LINES: usize = 60;
+
+/// A running control plane and what runs on it. Everything ends when it is dropped.
+pub struct Cluster {
+    directory: TempDir,
+    kubeconfig: PathBuf,
+    parts: Vec<(&'static str, Child)>,
+}
+
+impl Cluster {
+    /// Starts the control plane alone.
+    pub fn start() -> Result<Self> {
+        let directory = tempfile::tempdir().context("make a directory for the control plane")?;
+        let mut cluster = Self { directory, kubeconfig: PathBuf::new(), parts: Vec::new() };
+        let output = Command::new(control_plane())
+            .arg("start")
+            .arg(cluster.directory.path())
+            .arg("--audit")
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("run {}", control_plane().display()))?;
+        ensure!(output.status.success(), "the control plane did not start: {}", output.status);
+        cluster.kubeconfig = PathBuf::from(String::from_utf8(output.stdout)?.trim());
+        Ok(cluster)
+    }
+
+    /// Installs the CRDs and starts Gangway's parts.
+    pub async fn open(&mut self) -> Result<World> {
+        let config = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+        let client = Client::try_from(config)?;
+        install_crds(&client, crds()?).await?;
+        for (name, arguments) in PARTS {
+            let part = self.start_part(name, arguments)?;
+            self.parts.push((name, part));
+        }
+        Ok(World { client, api: "a real API server", patience: Duration::from_secs(30) })
+    }
+
+    fn start_part(&self, name: &str, arguments: &[&str]) -> Result<Child> {
+        let log = File::create(self.log(name))?;
+        Command::new(GANGWAY)
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start gangway {name}"))
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.directory.path().join(format!("gangway-{name}.log"))
+    }
+
+    /// How Gangway's parts fare, and the end of what each has written.
+    pub fn logs(&mut self) -> String {
+        let mut text = String::new();
+        let names: Vec<&str> = self.parts.iter().map(|(name, _)| *name).collect();
+        for (index, name) in names.into_iter().enumerate() {
+            let fate = match self.parts[index].1.try_wait() {
+                Ok(Some(status)) => format!("ended: {status}"),
+                _ => "is running".to_owned(),
+            };
+            let log = fs::read_to_string(self.log(name)).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
+            text.push_str(&format!("gangway {name} {fate}; the end of its log:\n  {last}\n"));
+        }
+        text
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (_, part) in &mut self.parts {
+            // One that has ended by itself cannot be killed; nothing else can go wrong here.
+            let _ = part.kill();
+            let _ = part.wait();
+        }
+        let stopped = Command::new(control_plane()).arg("stop").arg(self.directory.path()).status();
+        if !stopped.as_ref().is_ok_and(|status| status.success()) {
+            eprintln!("the control plane in {} did not stop: {stopped:?}", self.directory.path().display());
+        }
+    }
+}
+
+fn control_plane() -> PathBuf {
+    workspace_root().join(Path::new("../shared/cluster/control-plane"))
+}
+
+/// The CRDs as a user gets them.
+fn crds() -> Result<Vec<Value>> {
+    let output = Command::new(GANGWAY).arg("crds").output().context("run gangway crds")?;
+    ensure!(output.status.success(), "gangway crds: {}", String::from_utf8_lossy(&output.stderr));
+    let crds: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout)?)?;
+    ensure!(!crds.is_empty(), "gangway crds prints nothing");
+    Ok(crds)
+}

@@ -1,0 +1,88 @@
+//! The end-to-end suite: the same scenarios on the embedded API, with everything in this process, and
+//! on a real API server, with everything in processes of its own.
+//!
+//! The real API server is used when `KUBEBUILDER_ASSETS` names its programs; `.ci/run` sets it.
+//! `GANGWAY_SCENARIO=some_name` runs only the scenarios whose names contain that.
+
+mod cluster;
+mod embedded;
+mod kinds;
+mod objects;
+mod report;
+mod scenarios;
+mod scene;
+mod steps;
+mod world;
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+
+use scenarios::{SCENARIOS, Scenario};
+use scene::Scene;
+use world::World;
+
+/// Scenarios that run side by side: most of a scenario is waiting.
+const AT_ONCE: usize = 4;
+
+/// Scenarios end by their own patience; this ends a suite that hangs otherwise.
+const SUITE_MAX: Duration = Duration::from_secs(8 * 60);
+
+#[test]
+fn embedded() {
+    world::block_on(async {
+        let world = embedded::start().await.expect("the embedded world starts");
+        assert!(run_all(&world).await, "scenarios failed on {}", world.api);
+    });
+}
+
+#[test]
+fn cluster() {
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
+        println!("end-to-end: skipped on a real API server: KUBEBUILDER_ASSETS is not set");
+        return;
+    }
+    let mut cluster = cluster::Cluster::start().expect("the control plane starts");
+    let passed = world::block_on(async {
+        let world = cluster.open().await.expect("gangway's processes start on the control plane");
+        run_all(&world).await
+    });
+    assert!(passed, "scenarios failed on a real API server\n{}", cluster.logs());
+}
+
+/// Runs every scenario, says how each went, and whether all went well.
+async fn run_all(world: &World) -> bool {
+    let filter = std::env::var("GANGWAY_SCENARIO").unwrap_or_default();
+    let chosen: Vec<&Scenario> = SCENARIOS.iter().filter(|(name, _)| name.contains(&filter)).collect();
+    let outcomes =
+        futures::stream::iter(&chosen).map(|scenario| run(world, scenario)).buffer_unordered(AT_ONCE);
+    let outcomes = tokio::time::timeout(SUITE_MAX, outcomes.collect::<Vec<bool>>()).await;
+    let outcomes = outcomes.unwrap_or_default();
+    let failed = chosen.len() - outcomes.iter().filter(|passed| **passed).count();
+    if failed > 0 {
+        println!("end-to-end: {failed} of {} scenarios failed on {}", chosen.len(), world.api);
+    }
+    println!("end-to-end: {} scenarios on {}", outcomes.len(), world.api);
+    failed == 0
+}
+
+async fn run(world: &World, (name, play): &Scenario) -> bool {
+    let began = Instant::now();
+    let scene = match Scene::open(world.client.clone(), world.patience, name).await {
+        Ok(scene) => scene,
+        Err(error) => {
+            println!("FAIL  {name}: {}", report::explain(&error));
+            return false;
+        }
+    };
+    let result = play(&scene).await;
+    let seconds = began.elapsed().as_secs_f64();
+    match &result {
+        Ok(()) => println!("ok    {name:<48} {seconds:6.2} s"),
+        Err(error) => {
+            println!("FAIL  {name:<48} {seconds:6.2} s\n      {}", report::explain(error));
+            println!("{}", report::describe(&scene).await);
+        }
+    }
+    result.is_ok()
+}

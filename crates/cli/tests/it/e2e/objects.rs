@@ -1,0 +1,149 @@
+//! Reading objects, and writing the ones that scenarios need most.
+
+use serde_json::{Value, json};
+
+/// The label that names a Job's LocalQueue.
+pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// The label that names a Job's WorkloadPriorityClass.
+pub const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
+/// The label by which the Job controller marks the pods of a Job.
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+
+/// A condition as the scenarios compare it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+}
+
+impl Condition {
+    pub fn is(&self, status: &str, reason: &str) -> bool {
+        self.status == status && self.reason == reason
+    }
+}
+
+/// The condition of this type, empty if the object has none.
+pub fn condition(object: &Value, kind: &str) -> Condition {
+    let conditions = object["status"]["conditions"].as_array();
+    let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+    found.map(read_condition).unwrap_or_default()
+}
+
+pub fn read_condition(condition: &Value) -> Condition {
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    Condition { status: text("status"), reason: text("reason"), message: text("message") }
+}
+
+pub fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+pub fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+pub fn is_suspended(job: &Value) -> bool {
+    job["spec"]["suspend"] == true
+}
+
+/// Whether `object` names `owner` as its controller.
+pub fn is_controlled_by(object: &Value, owner: &Value) -> bool {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    references.into_iter().flatten().any(|reference| reference["uid"] == owner["metadata"]["uid"])
+}
+
+/// The flavor that the first pod set got for `resource`.
+pub fn assigned_flavor<'a>(workload: &'a Value, resource: &str) -> &'a str {
+    workload["status"]["admission"]["podSetAssignments"][0]["flavors"][resource].as_str().unwrap_or_default()
+}
+
+/// A Job of a queue. Its pods run until a scenario ends them.
+pub struct Job {
+    name: String,
+    queue: Option<String>,
+    priority_class: Option<String>,
+    requests: Value,
+    pods: u32,
+    suspend: bool,
+}
+
+impl Job {
+    /// A Job of one pod with one CPU in the queue `main`.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            queue: Some("main".to_owned()),
+            priority_class: None,
+            requests: json!({ "cpu": "1" }),
+            pods: 1,
+            suspend: true,
+        }
+    }
+
+    pub fn queue(mut self, queue: &str) -> Self {
+        self.queue = Some(queue.to_owned());
+        self
+    }
+
+    pub fn priority_class(mut self, class: &str) -> Self {
+        self.priority_class = Some(class.to_owned());
+        self
+    }
+
+    pub fn cpu(mut self, cpu: &str) -> Self {
+        self.requests["cpu"] = json!(cpu);
+        self
+    }
+
+    pub fn request(mut self, resource: &str, amount: &str) -> Self {
+        self.requests[resource] = json!(amount);
+        self
+    }
+
+    /// So many pods, all at once.
+    pub fn pods(mut self, pods: u32) -> Self {
+        self.pods = pods;
+        self
+    }
+
+    /// As a user writes it who does not know about queues: not suspended.
+    pub fn unsuspended(mut self) -> Self {
+        self.suspend = false;
+        self
+    }
+
+    pub fn object(&self) -> Value {
+        let mut labels = json!({});
+        if let Some(queue) = &self.queue {
+            labels[QUEUE_NAME] = json!(queue);
+        }
+        if let Some(class) = &self.priority_class {
+            labels[PRIORITY_CLASS] = json!(class);
+        }
+        let container = json!({
+            "name": "main", "image": "host", "command": ["sleep", "infinity"],
+            "resources": { "requests": self.requests, "limits": self.extended_resources() },
+        });
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": self.name, "labels": labels },
+            "spec": {
+                "suspend": self.suspend, "parallelism": self.pods, "completions": self.pods, "backoffLimit": 0,
+                "template": { "spec": {
+                    "schedulerName": "gangway", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                    "containers": [container],
+                } },
+            },
+        })
+    }
+
+    /// Resources outside the core have to be limited to what they request.
+    fn extended_resources(&self) -> Value {
+        let mut limits = self.requests.clone();
+        if let Some(limits) = limits.as_object_mut() {
+            limits.retain(|resource, _| resource.contains('/'));
+        }
+        limits
+    }
+}

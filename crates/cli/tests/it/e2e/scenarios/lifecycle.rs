@@ -1,0 +1,89 @@
+//! The life of a Job: admitted, started, ended, deleted, made again.
+
+use anyhow::{Result, ensure};
+
+use crate::e2e::kinds::{JOB, WORKLOAD};
+use crate::e2e::objects::{Job, assigned_flavor, condition, is_controlled_by, name, uid};
+use crate::e2e::scene::Scene;
+
+pub async fn admit_and_finish(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    let job = scene.submit_and_start(Job::new("a")).await?;
+    let workload = scene.workload_has("a", ("Admitted", "True", "Admitted")).await?;
+
+    ensure!(name(&workload).starts_with("job-a-"), "a Workload is called after its Job: {}", name(&workload));
+    ensure!(workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == uid(&job), "it knows its Job's uid");
+    ensure!(is_controlled_by(&workload, &job), "its controller is the Job");
+    ensure!(workload["spec"]["queueName"] == "main", "it has the Job's queue");
+    ensure!(workload["spec"]["podSets"][0]["name"] == "main" && workload["spec"]["podSets"][0]["count"] == 1);
+    ensure!(condition(&workload, "QuotaReserved").is("True", "QuotaReserved"), "{workload}");
+    ensure!(workload["status"]["admission"]["clusterQueue"] == scene.name(), "{workload}");
+    ensure!(assigned_flavor(&workload, "cpu") == scene.own("standard"), "{workload}");
+
+    scene.succeed("a").await?;
+    scene.workload_has("a", ("Finished", "True", "Succeeded")).await.map(|_| ())
+}
+
+pub async fn finish_failed_job(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit_and_start(Job::new("a")).await?;
+    scene.submit(Job::new("b")).await?;
+    scene.waits("b", "WaitingForQuota").await?;
+    scene.fail("a").await?;
+    scene.workload_has("a", ("Finished", "True", "Failed")).await?;
+    scene.started("b").await.map(|_| ())
+}
+
+pub async fn delete_running_job_frees_quota(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit_and_start(Job::new("a")).await?;
+    let workload = scene.workload("a").await?;
+    scene.running_pods("a").await?;
+    scene.submit(Job::new("b")).await?;
+    scene.waits("b", "WaitingForQuota").await?;
+    scene.delete(JOB, "a").await?;
+    scene.started("b").await?;
+    scene.gone(WORKLOAD, &workload).await
+}
+
+pub async fn delete_waiting_job(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit_and_start(Job::new("a")).await?;
+    scene.submit(Job::new("b").cpu("1")).await?;
+    let waiting = scene.waits("b", "WaitingForQuota").await?;
+    scene.submit(Job::new("c").cpu("1")).await?;
+    scene.waits("c", "WaitingForQuota").await?;
+    scene.delete(JOB, "b").await?;
+    scene.gone(WORKLOAD, &waiting).await?;
+    scene.succeed("a").await?;
+    scene.started("c").await.map(|_| ())
+}
+
+pub async fn recreate_under_same_name(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    let first = scene.submit_and_start(Job::new("a")).await?;
+    let first_workload = scene.workload("a").await?;
+    scene.running_pods("a").await?;
+    scene.delete(JOB, "a").await?;
+    scene.gone(JOB, &first).await?;
+
+    let second = scene.submit_and_start(Job::new("a")).await?;
+    ensure!(uid(&first) != uid(&second), "the second Job is another one");
+    let second_workload = scene.workload_has("a", ("Admitted", "True", "Admitted")).await?;
+    ensure!(name(&first_workload) != name(&second_workload), "and so is its Workload");
+    scene.gone(WORKLOAD, &first_workload).await?;
+    scene.succeed("a").await?;
+    scene.workload_has("a", ("Finished", "True", "Succeeded")).await.map(|_| ())
+}
+
+pub async fn queued_job_that_runs_without_admission_is_suspended(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit_and_start(Job::new("a")).await?;
+    scene.submit(Job::new("b").unsuspended()).await?;
+    scene.stopped("b").await?;
+    scene.waits("b", "WaitingForQuota").await?;
+    scene.succeed("a").await?;
+    scene.started("b").await?;
+    scene.succeed("b").await?;
+    scene.workload_has("b", ("Finished", "True", "Succeeded")).await.map(|_| ())
+}

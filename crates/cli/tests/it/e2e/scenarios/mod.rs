@@ -1,0 +1,71 @@
+//! The scenarios: what a user does, and what has to come of it, on every API.
+//!
+//! That something does *not* happen is shown by waiting for something that comes after it.
+
+mod changes;
+mod lifecycle;
+mod manifests;
+mod mistakes;
+mod order;
+mod quota;
+mod status;
+mod stopping;
+
+use anyhow::Result;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::scene::Scene;
+
+/// A name, which is also the namespace, and the play.
+pub type Scenario = (&'static str, for<'a> fn(&'a Scene) -> LocalBoxFuture<'a, Result<()>>);
+
+macro_rules! scenarios {
+    ($($module:ident: $($name:ident)+;)+) => {
+        &[$($((stringify!($name), |scene| $module::$name(scene).boxed_local())),+),+]
+    };
+}
+
+pub const SCENARIOS: &[Scenario] = scenarios! {
+    lifecycle:
+        admit_and_finish
+        finish_failed_job
+        delete_running_job_frees_quota
+        delete_waiting_job
+        recreate_under_same_name
+        queued_job_that_runs_without_admission_is_suspended;
+    quota:
+        wait_for_quota_then_start
+        several_pods_are_admitted_together
+        second_flavor
+        two_resource_groups
+        quota_raised
+        exceeds_max_quota
+        untolerated_flavor;
+    order:
+        higher_priority_starts_first
+        strict_fifo_blocks
+        best_effort_passes;
+    stopping:
+        hold_queue_and_resume
+        hold_and_drain_queue_and_resume
+        hold_local_queue_and_resume
+        drain_local_queue_and_resume
+        deactivate_and_reactivate;
+    changes:
+        job_changed_while_queued
+        queue_changed_while_queued
+        flavor_added
+        missing_queue_created_later
+        missing_cluster_queue_created_later
+        namespace_not_selected_then_labelled;
+    status:
+        queue_status_counts
+        events_tell_the_story;
+    mistakes:
+        bad_objects_are_refused
+        backing_queue_is_immutable
+        unsupported_kind_is_said;
+    manifests:
+        golden_manifests;
+};

@@ -1,0 +1,162 @@
+//! The stage of one scenario: a namespace of its own in a world, and the moves a user could make.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use futures::{StreamExt, pin_mut};
+use kube::Client;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::{Value, json};
+
+use super::kinds::{Kind, NAMESPACE};
+
+/// Objects of one kind by name, as a watch shows them.
+pub type Objects = BTreeMap<String, Value>;
+
+/// Where a scenario runs. Its name is also the name of its namespace, and names of cluster-wide
+/// objects begin with it, so that scenarios do not meet.
+pub struct Scene {
+    client: Client,
+    patience: Duration,
+    name: String,
+}
+
+impl Scene {
+    /// Makes the namespace.
+    pub async fn open(client: Client, patience: Duration, scenario: &str) -> Result<Self> {
+        let scene = Self { client, patience, name: scenario.replace('_', "-") };
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": scene.name } });
+        scene.create_object(namespace).await?;
+        Ok(scene)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of a cluster-wide object of this scene.
+    pub fn own(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.name)
+    }
+
+    /// Creates the objects of a YAML text, in which `SCENE` stands for the name of the scene.
+    pub async fn create(&self, yaml: &str) -> Result<()> {
+        let text = yaml.replace("SCENE", &self.name);
+        let objects: Vec<Value> =
+            serde_saphyr::from_multiple(&text).with_context(|| format!("not YAML: {text}"))?;
+        for object in objects {
+            self.create_object(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates one object, in the namespace of the scene unless it is cluster-wide.
+    pub async fn create_object(&self, object: Value) -> Result<Value> {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let (kind, api_version) = (text(&object["kind"]), text(&object["apiVersion"]));
+        let (known, version) =
+            Kind::named(&kind, &api_version).with_context(|| format!("unknown kind {kind}"))?;
+        let what = format!("create {kind} {}", text(&object["metadata"]["name"]));
+        let typed = serde_json::from_value(object).with_context(|| what.clone())?;
+        let api = known.in_version(version).api(&self.client, &self.name);
+        let created = api.create(&PostParams::default(), &typed).await.with_context(|| what)?;
+        Ok(serde_json::to_value(created)?)
+    }
+
+    /// The message with which the API refuses to create the objects.
+    pub async fn refusal(&self, yaml: &str) -> Result<String> {
+        match self.create(yaml).await {
+            Ok(()) => bail!("this was not refused: {yaml}"),
+            Err(error) => match error.downcast_ref::<kube::Error>() {
+                Some(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                    Ok(status.message.clone())
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Merges `change` into an object.
+    pub async fn patch(&self, kind: Kind, name: &str, change: Value) -> Result<Value> {
+        let api = kind.api(&self.client, &self.name);
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        Ok(serde_json::to_value(
+            patched.with_context(|| format!("patch {} {name} with {change}", kind.kind))?,
+        )?)
+    }
+
+    /// Merges `change` into the status of an object.
+    pub async fn patch_status(&self, kind: Kind, name: &str, change: Value) -> Result<()> {
+        let api = kind.api(&self.client, &self.name);
+        let change = json!({ "status": change });
+        let patched = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        patched.with_context(|| format!("patch the status of {} {name} with {change}", kind.kind))?;
+        Ok(())
+    }
+
+    /// Deletes an object; what it owns goes after it.
+    pub async fn delete(&self, kind: Kind, name: &str) -> Result<()> {
+        let api = kind.api(&self.client, &self.name);
+        let deleted = api.delete(name, &DeleteParams::background()).await;
+        deleted.with_context(|| format!("delete {} {name}", kind.kind))?;
+        Ok(())
+    }
+
+    pub async fn get(&self, kind: Kind, name: &str) -> Result<Value> {
+        let object = kind.api(&self.client, &self.name).get(name).await;
+        Ok(serde_json::to_value(object.with_context(|| format!("get {} {name}", kind.kind))?)?)
+    }
+
+    pub async fn list(&self, kind: Kind) -> Result<Vec<Value>> {
+        let listed = kind.api(&self.client, &self.name).list(&ListParams::default()).await;
+        let objects = listed.with_context(|| format!("list {}", kind.kind))?;
+        objects.items.into_iter().map(|object| Ok(serde_json::to_value(object)?)).collect()
+    }
+
+    /// Puts a label on the namespace of the scene.
+    pub async fn label_namespace(&self, key: &str, value: &str) -> Result<()> {
+        let change = json!({ "metadata": { "labels": { key: value } } });
+        self.patch(NAMESPACE, &self.name, change).await.map(|_| ())
+    }
+
+    /// Watches the objects of a kind until `look` finds what it looks for among them.
+    pub async fn until<T>(
+        &self,
+        kind: Kind,
+        what: &str,
+        look: impl FnMut(&Objects) -> Option<T>,
+    ) -> Result<T> {
+        let found = tokio::time::timeout(self.patience, self.watch_until(kind, look)).await;
+        found.unwrap_or_else(|_| Err(anyhow!("waited {} s in vain: {what}", self.patience.as_secs())))
+    }
+
+    async fn watch_until<T>(&self, kind: Kind, mut look: impl FnMut(&Objects) -> Option<T>) -> Result<T> {
+        let api = kind.api(&self.client, &self.name);
+        let events = watcher(api, watcher::Config::default()).default_backoff();
+        pin_mut!(events);
+        let mut objects = Objects::new();
+        let mut complete = false;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Init) => (complete, objects) = (false, Objects::new()),
+                Ok(watcher::Event::InitDone) => complete = true,
+                Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                    let object = serde_json::to_value(object)?;
+                    objects.insert(super::objects::name(&object).to_owned(), object);
+                }
+                Ok(watcher::Event::Delete(object)) => {
+                    objects.remove(object.metadata.name.as_deref().unwrap_or_default());
+                }
+                // The stream tries again by itself; only the patience of the caller ends it.
+                Err(_) => continue,
+            }
+            if complete && let Some(found) = look(&objects) {
+                return Ok(found);
+            }
+        }
+        bail!("the watch of {} ended", kind.kind)
+    }
+}

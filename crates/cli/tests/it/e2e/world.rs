@@ -1,0 +1,54 @@
+//! Where scenarios run.
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use kube::api::PostParams;
+use serde_json::Value;
+
+use super::kinds::CRD;
+use super::objects::condition;
+
+/// A Kubernetes API with Gangway at work on it.
+pub struct World {
+    pub client: Client,
+    /// What the API is, as the summary calls it.
+    pub api: &'static str,
+    /// How long a scenario waits for any one thing.
+    pub patience: Duration,
+}
+
+/// Runs a world on this thread; its background tasks end with it.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made on any machine that runs tests");
+    tokio::task::LocalSet::new().block_on(&runtime, future)
+}
+
+/// Creates the CRDs, and returns when their objects can be created.
+pub async fn install_crds(client: &Client, crds: Vec<Value>) -> Result<()> {
+    let api = CRD.api(client, "");
+    let mut names = Vec::new();
+    for crd in crds {
+        let name = super::objects::name(&crd).to_owned();
+        let created = api.create(&PostParams::default(), &serde_json::from_value(crd)?).await;
+        created.with_context(|| format!("create CRD {name}"))?;
+        names.push(name);
+    }
+    for name in names {
+        let established = |crd: Option<&kube::core::DynamicObject>| {
+            crd.is_some_and(|crd| {
+                condition(&serde_json::to_value(crd).unwrap_or_default(), "Established").status == "True"
+            })
+        };
+        let wait = kube::runtime::wait::await_condition(api.clone(), &name, established);
+        tokio::time::timeout(Duration::from_secs(30), wait)
+            .await
+            .with_context(|| format!("CRD {name} was not established within 30 s"))??;
+    }
+    Ok(())
+}

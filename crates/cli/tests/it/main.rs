@@ -1,0 +1,4 @@
+//! Tests of the whole: the rules of the repository and the end-to-end suite.
+
+mod e2e;
+mod tidy;
