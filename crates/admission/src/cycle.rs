@@ -1,0 +1,129 @@
+//! A cycle: one head of each queue is evaluated, and admitted or set aside.
+
+use gangway_model::reasons::PendingReason;
+use gangway_model::workload::{Pending, State, Waiting};
+use gangway_model::{ClusterQueueName, Timestamp, Uid};
+
+use crate::decision::{Action, Decision};
+use crate::durable::Standing;
+use crate::engine::Engine;
+use crate::flavors::{NoFit, Search};
+use crate::lifecycle;
+use crate::queues::{QueueKey, WaitingFor};
+use crate::quota::Usage;
+
+impl Engine {
+    /// Takes one head of each queue, in order, and admits it or sets it aside. Says whether there was any.
+    ///
+    /// Every head that is taken leaves its queue's front, so cycles come to an end.
+    pub(crate) fn cycle(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) -> bool {
+        let mut heads: Vec<(QueueKey, ClusterQueueName)> = Vec::new();
+        for name in std::mem::take(&mut self.memory.ready) {
+            if let Some((key, _)) = self.memory.queues.get(&name).and_then(|queue| queue.head()) {
+                heads.push((key.clone(), name));
+            }
+        }
+        if heads.is_empty() {
+            return false;
+        }
+        self.memory.cycles += 1;
+        heads.sort();
+        for (key, name) in heads {
+            self.memory.ready.insert(name.clone());
+            if decisions.len() < budget {
+                self.evaluate(&key.uid, &name, now, decisions);
+            }
+        }
+        true
+    }
+
+    fn evaluate(
+        &mut self,
+        uid: &Uid,
+        name: &ClusterQueueName,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) {
+        self.memory.evaluations += 1;
+        match self.nominate(uid, name) {
+            Ok(admission) => {
+                let state = lifecycle::admitted(&self.durable.workloads[uid], admission.clone(), now);
+                decisions.push(self.book(uid, Action::Admit(admission), state));
+            }
+            Err(no_fit) => {
+                let Some(queue) = self.memory.queues.get_mut(name) else { return };
+                let affected = queue.set_aside(no_fit);
+                self.memory.unreported.extend(affected);
+            }
+        }
+    }
+
+    fn nominate(
+        &self,
+        uid: &Uid,
+        name: &ClusterQueueName,
+    ) -> Result<gangway_model::workload::Admission, NoFit> {
+        let (Some(workload), Some(search)) = (self.durable.workloads.get(uid), self.search(name)) else {
+            let message = format!("ClusterQueue {name} does not exist");
+            return Err(NoFit { reason: PendingReason::Misconfigured, message, trace: Vec::new() });
+        };
+        search.assign(workload)
+    }
+
+    /// The flavor search in a ClusterQueue as it is now.
+    pub(crate) fn search(&self, name: &ClusterQueueName) -> Option<Search<'_>> {
+        static NOTHING: Usage = Usage::NOTHING;
+        let queue = self.durable.cluster_queues.get(name)?;
+        let usage = self.memory.cluster_tallies.get(name).map_or(&NOTHING, |tally| &tally.reservation);
+        Some(Search { queue, flavors: &self.durable.flavors, usage })
+    }
+
+    /// Why a Workload waits, as far as it is known.
+    pub(crate) fn waiting_now(&self, uid: &Uid) -> Option<Standing> {
+        let workload = self.durable.workloads.get(uid)?;
+        let track = self.memory.tracks.get(uid)?;
+        if !matches!(workload.state, State::Pending(_)) || track.decision.is_some() {
+            return None;
+        }
+        if let Some(standing) = self.durable.standing(workload) {
+            return Some(standing);
+        }
+        if let Some(refused) = &track.refused {
+            let message = format!("The API server refuses the admission: {}", refused.message);
+            return Some(Standing { reason: PendingReason::Misconfigured, message });
+        }
+        let place = track.place.as_ref()?;
+        match self.memory.queues.get(&place.queue)?.waiting_for(&place.key, place.shape)? {
+            WaitingFor::Fit(no_fit) => {
+                Some(Standing { reason: no_fit.reason, message: no_fit.message.clone() })
+            }
+            WaitingFor::First(first) => {
+                let name = &self.durable.workloads.get(&first.uid)?.name;
+                let message = format!("ClusterQueue {} is StrictFIFO and {name} goes first", place.queue);
+                Some(Standing { reason: PendingReason::WaitingForQuota, message })
+            }
+        }
+    }
+
+    /// Has the waiting reason of Workloads written where it changed.
+    pub(crate) fn report_waiting(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) {
+        while decisions.len() < budget {
+            let Some(uid) = self.memory.unreported.pop_first() else { break };
+            let Some(standing) = self.waiting_now(&uid) else { continue };
+            let State::Pending(pending) = &self.durable.workloads[&uid].state else { continue };
+            let track = &self.memory.tracks[&uid];
+            let known =
+                track.report.as_ref().map_or(pending.waiting.as_ref(), |report| match &report.state {
+                    State::Pending(pending) => pending.waiting.as_ref(),
+                    _ => None,
+                });
+            if known.is_some_and(|waiting| waiting.reason == standing.reason) || track.report.is_some() {
+                continue;
+            }
+            let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
+            let waiting = Waiting { reason: standing.reason, message: standing.message, since };
+            let state = State::Pending(Pending { waiting: Some(waiting), ..pending.clone() });
+            decisions.push(self.book(&uid, Action::ReportWaiting(standing.reason), state));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the engine wants done.
+
+use std::fmt;
+
+use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use gangway_model::workload::{Admission, State};
+use gangway_model::{ObjectName, Uid};
+
+/// Tells decisions apart, in the order in which they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecisionId(pub u64);
+
+/// One thing to do to one Workload. The executor has no choice: it writes [`PendingWrite::state`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a decision that is not carried out leaves its booking assumed for ever"]
+pub struct Decision {
+    /// Its id, by which the outcome is reported.
+    pub id: DecisionId,
+    /// The Workload.
+    pub uid: Uid,
+    /// The Workload's name.
+    pub name: ObjectName,
+    /// What to do.
+    pub action: Action,
+}
+
+/// What to do to a Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Set quota aside and let it start.
+    Admit(Admission),
+    /// Tell it to leave.
+    Evict(EvictionReason),
+    /// Its pods are gone: take its quota back.
+    Release(EvictionReason),
+    /// Let it be queued again.
+    Requeue(RequeueReason),
+    /// Record that it has ended.
+    Finish(FinishReason),
+    /// Say why it waits. May be dropped when there is more important work.
+    ReportWaiting(PendingReason),
+}
+
+impl Action {
+    /// Whether it only informs, and may be late or dropped.
+    pub fn is_diagnostic(&self) -> bool {
+        matches!(self, Self::ReportWaiting(_))
+    }
+}
+
+/// What a decision comes to at the moment at which it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingWrite {
+    /// The version of the object that it is based on: the write's precondition.
+    pub version: u64,
+    /// The generation of the object, for conditions.
+    pub generation: i64,
+    /// The state to write.
+    pub state: State,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} {} ", self.id.0, self.name)?;
+        match &self.action {
+            Action::Admit(admission) => {
+                let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+                write!(f, "admit in {} on {}", admission.cluster_queue, flavors.join(", "))
+            }
+            Action::Evict(reason) => write!(f, "evict: {reason}"),
+            Action::Release(reason) => write!(f, "release after {reason}"),
+            Action::Requeue(reason) => write!(f, "requeue: {reason}"),
+            Action::Finish(reason) => write!(f, "finish: {reason}"),
+            Action::ReportWaiting(reason) => write!(f, "waits: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the engine is told.
+
+use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace};
+use gangway_model::workload::Workload;
+use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, Uid};
+
+use crate::decision::DecisionId;
+
+/// Something was observed, or a write ended.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A flavor as it is now.
+    Flavor(Flavor),
+    /// A flavor was deleted.
+    FlavorGone(FlavorName),
+    /// A ClusterQueue as it is now.
+    ClusterQueue(Box<ClusterQueue>),
+    /// A ClusterQueue was deleted.
+    ClusterQueueGone(ClusterQueueName),
+    /// A LocalQueue as it is now.
+    LocalQueue(LocalQueue),
+    /// A LocalQueue was deleted.
+    LocalQueueGone(ObjectName),
+    /// A namespace as it is now.
+    Namespace(Namespace),
+    /// A namespace was deleted.
+    NamespaceGone(NamespaceName),
+    /// A Job as it is now.
+    Job(Uid, JobFacts),
+    /// A Job was deleted.
+    JobGone(Uid),
+    /// A Workload as it is now.
+    Workload(Box<Workload>),
+    /// A Workload was deleted.
+    WorkloadGone(Uid),
+    /// A write that a decision asked for has ended.
+    Outcome(DecisionId, Outcome),
+    /// Every watch has delivered its first list: from now on the engine decides.
+    Synced,
+}
+
+/// What the engine needs to know of a Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFacts {
+    /// It is suspended and has neither active nor terminating pods.
+    pub stopped: bool,
+    /// It has ended.
+    pub end: Option<JobEnd>,
+}
+
+/// How a Job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobEnd {
+    /// Whether it completed.
+    pub succeeded: bool,
+    /// What its last condition says.
+    pub message: String,
+}
+
+/// How a write ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is stored, as this version of the object.
+    Landed(u64),
+    /// The object had changed in between; nothing was written.
+    Conflict,
+    /// The API refuses it, for the reason given.
+    Rejected(String),
+    /// Nobody knows. What was decided stays assumed until the watch speaks.
+    Unknown,
+}

@@ -1,0 +1,129 @@
+//! Why is my Job pending?
+
+use gangway_model::reasons::PendingReason;
+use gangway_model::workload::State;
+use gangway_model::{ClusterQueueName, ObjectName, Uid};
+
+use crate::engine::Engine;
+use crate::flavors::{FlavorTrace, Verdict};
+
+/// Where a Workload is and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The Workload.
+    pub name: ObjectName,
+    /// The ClusterQueue that it waits in or has quota of.
+    pub cluster_queue: Option<ClusterQueueName>,
+    /// What it is doing.
+    pub situation: Situation,
+    /// The dominant reason with its numbers.
+    pub message: String,
+    /// How many go before it in its ClusterQueue.
+    pub ahead: usize,
+    /// Every flavor that was considered.
+    pub flavors: Vec<FlavorTrace>,
+    /// What would help.
+    pub advice: Vec<String>,
+}
+
+/// What a Workload is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Situation {
+    /// It waits.
+    Waiting(PendingReason),
+    /// It may run.
+    Admitted,
+    /// It has quota and may not run yet.
+    Reserved,
+    /// It was told to leave and its pods are still there.
+    Evicting,
+    /// It has ended.
+    Finished,
+}
+
+impl Situation {
+    /// The word for it: the reason where it waits.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting(reason) => reason.as_str(),
+            Self::Admitted => "Admitted",
+            Self::Reserved => "QuotaReserved",
+            Self::Evicting => "Evicted",
+            Self::Finished => "Finished",
+        }
+    }
+
+    /// Whether nothing short of a change by somebody lets it start.
+    pub fn never_starts(self) -> bool {
+        use PendingReason::{ExceedsMaxQuota, Misconfigured, NoMatchingFlavor};
+        matches!(self, Self::Waiting(NoMatchingFlavor | ExceedsMaxQuota | Misconfigured))
+    }
+}
+
+impl Engine {
+    /// Where a Workload is and why; none if it is not known.
+    ///
+    /// A Workload that was not evaluated since the last change is explained as it stood then, so
+    /// decide first for an answer that is up to date.
+    pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
+        let workload = self.durable.workloads.get(uid)?;
+        let queue = self.durable.cluster_queue_of(workload).cloned();
+        let mut explanation = Explanation {
+            name: workload.name.clone(),
+            cluster_queue: queue.clone(),
+            situation: Situation::Finished,
+            message: String::new(),
+            ahead: 0,
+            flavors: Vec::new(),
+            advice: Vec::new(),
+        };
+        let decided = self.memory.tracks.get(uid).and_then(|track| track.decision.as_ref());
+        match decided.map_or(&workload.state, |write| &write.state) {
+            State::Finished(finish, _) => {
+                explanation.message = format!("{}: {}", finish.reason, finish.message)
+            }
+            State::Evicting(_, eviction) => {
+                explanation.situation = Situation::Evicting;
+                explanation.message = format!("{}: {}", eviction.reason, eviction.message);
+            }
+            State::Holding(reservation) => {
+                let admitted = reservation.admitted_at.is_some();
+                explanation.situation = if admitted { Situation::Admitted } else { Situation::Reserved };
+                let flavors: Vec<&str> = reservation.admission.flavors().iter().map(|f| f.as_str()).collect();
+                explanation.message = format!(
+                    "in ClusterQueue {} on {}",
+                    reservation.admission.cluster_queue,
+                    flavors.join(", ")
+                );
+                explanation.cluster_queue = Some(reservation.admission.cluster_queue.clone());
+            }
+            State::Pending(_) => self.explain_waiting(uid, &mut explanation),
+        }
+        Some(explanation)
+    }
+
+    fn explain_waiting(&self, uid: &Uid, explanation: &mut Explanation) {
+        let waiting = self.waiting_now(uid);
+        let reason = waiting.as_ref().map_or(PendingReason::PendingEvaluation, |waiting| waiting.reason);
+        explanation.situation = Situation::Waiting(reason);
+        explanation.message = waiting.map_or_else(|| "not evaluated yet".into(), |waiting| waiting.message);
+        if let Some(place) = self.memory.tracks.get(uid).and_then(|track| track.place.as_ref()) {
+            explanation.ahead =
+                self.memory.queues.get(&place.queue).map_or(0, |queue| queue.ahead_of(&place.key));
+            if let (Some(search), Some(workload)) =
+                (self.search(&place.queue), self.durable.workloads.get(uid))
+            {
+                explanation.flavors = search.trace(workload);
+            }
+        }
+        explanation.advice.push(reason.doc().ends_when.to_owned());
+        for trace in &explanation.flavors {
+            if let Verdict::Exceeds(short) = &trace.verdict {
+                explanation.advice.push(format!(
+                    "Ask for less {}, or raise its quota in flavor {}.",
+                    short.resource, trace.flavor
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Which workload, when, on which flavor: a pure engine.
+//!
+//! [`Engine::apply`] takes notice of what was observed, [`Engine::decide`] says what to do about it as
+//! data, and the outcome of each write comes back through `apply`. Nothing here does I/O, reads a clock
+//! or takes a lock: the same events at the same times give the same decisions.
+//!
+//! State has two parts: [`Durable`], a function of the objects, and a memory that may be lost.
+
+#![warn(missing_docs)]
+
+mod check;
+mod cycle;
+mod decision;
+mod durable;
+mod engine;
+mod event;
+mod explain;
+mod flavors;
+mod lifecycle;
+mod memory;
+mod queues;
+mod quota;
+mod shapes;
+#[cfg(test)]
+mod testing;
+
+pub use check::Violation;
+pub use decision::{Action, Decision, DecisionId, PendingWrite};
+pub use durable::{Durable, Standing};
+pub use engine::{Engine, Work};
+pub use event::{Event, JobEnd, JobFacts, Outcome};
+pub use explain::{Explanation, Situation};
+pub use flavors::{FlavorTrace, NoFit, Shortage, Verdict};
+pub use memory::QueueRef;

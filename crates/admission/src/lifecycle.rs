@@ -1,0 +1,155 @@
+//! What is due for a Workload whatever the quota: finish, evict, release, requeue.
+
+use gangway_model::Timestamp;
+use gangway_model::queues::StopPolicy;
+use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use gangway_model::workload::{
+    Admission, Eviction, Finish, PastEviction, Pending, Requeued, Reservation, State, Waiting, Workload,
+};
+
+use crate::decision::Action;
+use crate::durable::Durable;
+
+/// What is due, and the state that it leads to.
+pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Option<(Action, State)> {
+    if workload.deleting || workload.state.is_finished() {
+        return None;
+    }
+    let at = now.whole_second();
+    if let Some((reason, message)) = end(durable, workload) {
+        let finish = Finish { reason, message, at };
+        return Some((Action::Finish(reason), State::Finished(finish, Box::new(workload.state.clone()))));
+    }
+    match &workload.state {
+        State::Finished(..) => None,
+        State::Holding(reservation) => {
+            let Some((reason, message)) = eviction(durable, workload, reservation) else {
+                return flip_to_admitted(durable, reservation, at);
+            };
+            let eviction = Eviction { reason, message, at };
+            Some((Action::Evict(reason), State::Evicting(reservation.clone(), eviction)))
+        }
+        State::Evicting(_, eviction) => {
+            let gone = workload
+                .owner
+                .as_ref()
+                .is_none_or(|owner| durable.jobs.get(owner).is_some_and(|j| j.stopped));
+            gone.then(|| (Action::Release(eviction.reason), released(durable, workload, eviction, at)))
+        }
+        State::Pending(pending) => {
+            let reason = requeue(durable, workload, pending, now)?;
+            let requeued = Some(Requeued { eligible: true, reason, at });
+            Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..pending.clone() })))
+        }
+    }
+}
+
+/// Whether the Workload has ended: its Job has, or its Job is gone.
+fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)> {
+    let owner = workload.owner.as_ref()?;
+    let Some(job) = durable.jobs.get(owner) else {
+        return Some((FinishReason::OwnerNotFound, "The Job that owns the Workload does not exist".into()));
+    };
+    let end = job.end.as_ref()?;
+    let reason = if end.succeeded { FinishReason::Succeeded } else { FinishReason::Failed };
+    Some((reason, end.message.clone()))
+}
+
+/// Quota was set aside, and nothing else has to happen first any more.
+fn flip_to_admitted(durable: &Durable, reservation: &Reservation, at: Timestamp) -> Option<(Action, State)> {
+    let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
+    if reservation.admitted_at.is_some() || !queue.admission_checks.is_empty() {
+        return None;
+    }
+    let reservation = Reservation { admitted_at: Some(at), ..reservation.clone() };
+    Some((Action::Admit(reservation.admission.clone()), State::Holding(reservation)))
+}
+
+/// Why a holder of quota has to leave, if it has to.
+fn eviction(
+    durable: &Durable,
+    workload: &Workload,
+    reservation: &Reservation,
+) -> Option<(EvictionReason, String)> {
+    if !workload.active {
+        return Some((EvictionReason::Deactivated, "The Workload was deactivated".into()));
+    }
+    let cluster_queue = durable.cluster_queues.get(&reservation.admission.cluster_queue);
+    if cluster_queue.is_some_and(|queue| queue.stop_policy == StopPolicy::HoldAndDrain) {
+        let message = format!("ClusterQueue {} is drained", reservation.admission.cluster_queue);
+        return Some((EvictionReason::ClusterQueueStopped, message));
+    }
+    let name = Durable::queue_name(workload);
+    if durable.local_queues.get(&name).is_some_and(|queue| queue.stop_policy == StopPolicy::HoldAndDrain) {
+        return Some((EvictionReason::LocalQueueStopped, format!("LocalQueue {name} is drained")));
+    }
+    None
+}
+
+/// The state after an eviction, when the pods are gone.
+fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Timestamp) -> State {
+    let (reason, message) = match durable.standing(workload) {
+        Some(standing) => (standing.reason, standing.message),
+        None => (PendingReason::PendingEvaluation, "The Workload has left and is queued again".to_owned()),
+    };
+    State::Pending(Pending {
+        waiting: Some(Waiting { reason, message, since: at }),
+        evicted: Some(eviction.clone()),
+        requeued: Some(Requeued {
+            eligible: eviction.reason.requeues_at_once(),
+            reason: eviction.reason.requeue_reason(),
+            at,
+        }),
+    })
+}
+
+/// Why a Workload that was kept out of the queue may enter it again, if it may.
+fn requeue(
+    durable: &Durable,
+    workload: &Workload,
+    pending: &Pending,
+    now: Timestamp,
+) -> Option<RequeueReason> {
+    let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
+    if out.reason.is_deactivation() {
+        return workload.active.then_some(RequeueReason::Reactivated);
+    }
+    match out.reason {
+        RequeueReason::ClusterQueueStopped => {
+            let queue =
+                durable.cluster_queue_of(workload).and_then(|name| durable.cluster_queues.get(name))?;
+            (queue.stop_policy == StopPolicy::None).then_some(RequeueReason::ClusterQueueRestarted)
+        }
+        RequeueReason::LocalQueueStopped => {
+            let queue = durable.local_queues.get(&Durable::queue_name(workload))?;
+            (queue.stop_policy == StopPolicy::None).then_some(RequeueReason::LocalQueueRestarted)
+        }
+        _ => workload.requeue_at.is_none_or(|at| now >= at).then_some(RequeueReason::BackoffFinished),
+    }
+}
+
+/// When something becomes due by itself, if nothing happens before.
+pub(crate) fn deadline(workload: &Workload) -> Option<Timestamp> {
+    match &workload.state {
+        State::Pending(pending) if pending.requeued.as_ref().is_some_and(|requeued| !requeued.eligible) => {
+            workload.requeue_at
+        }
+        _ => None,
+    }
+}
+
+/// The state of a Workload that is admitted now.
+pub(crate) fn admitted(workload: &Workload, admission: Admission, now: Timestamp) -> State {
+    let at = now.whole_second();
+    let (evicted, requeued) = match &workload.state {
+        State::Pending(pending) => (pending.evicted.clone(), pending.requeued.clone()),
+        _ => (None, None),
+    };
+    State::Holding(Reservation {
+        admission,
+        reserved_at: at,
+        admitted_at: Some(at),
+        past_eviction: evicted.map(|eviction| PastEviction { message: eviction.message, over_at: at }),
+        requeued,
+    })
+}

@@ -1,0 +1,347 @@
+//! Conditions are a function of the state, and the state can be read back from them.
+
+use crate::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use crate::time::Timestamp;
+use crate::workload::{
+    Admission, Eviction, Finish, PastEviction, Pending, Requeued, Reservation, State, Waiting,
+};
+
+/// The type of a condition that Gangway writes on a Workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// Quota is set aside.
+    QuotaReserved,
+    /// It may start.
+    Admitted,
+    /// It was told to leave.
+    Evicted,
+    /// It may be queued again.
+    Requeued,
+    /// It has ended.
+    Finished,
+}
+
+impl ConditionType {
+    /// All of them, in the order in which they are written.
+    pub const ALL: [Self; 5] =
+        [Self::QuotaReserved, Self::Admitted, Self::Evicted, Self::Requeued, Self::Finished];
+
+    /// The name of the type.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QuotaReserved => "QuotaReserved",
+            Self::Admitted => "Admitted",
+            Self::Evicted => "Evicted",
+            Self::Requeued => "Requeued",
+            Self::Finished => "Finished",
+        }
+    }
+
+    /// Reads a name; none if the condition is somebody else's.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.as_str() == name)
+    }
+}
+
+/// A condition of a Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What it speaks of.
+    pub kind: ConditionType,
+    /// Whether it holds.
+    pub status: bool,
+    /// Why, as a token.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// When `status` last changed.
+    pub at: Timestamp,
+}
+
+const PREVIOUSLY: &str = "Previously: ";
+
+/// The conditions of a Workload in this state.
+pub fn conditions(state: &State) -> Vec<Condition> {
+    let mut list = Vec::with_capacity(5);
+    write(state, &mut list);
+    list
+}
+
+fn write(state: &State, list: &mut Vec<Condition>) {
+    match state {
+        State::Pending(pending) => {
+            if let Some(waiting) = &pending.waiting {
+                list.push(condition(
+                    ConditionType::QuotaReserved,
+                    false,
+                    waiting.reason.as_str(),
+                    &waiting.message,
+                    waiting.since,
+                ));
+                list.push(condition(
+                    ConditionType::Admitted,
+                    false,
+                    "NoReservation",
+                    "No quota is reserved",
+                    waiting.since,
+                ));
+            }
+            list.extend(pending.evicted.as_ref().map(evicted));
+            list.extend(pending.requeued.as_ref().map(requeued));
+        }
+        State::Holding(reservation) => {
+            write_reservation(reservation, list);
+            if let Some(past) = &reservation.past_eviction {
+                let message = format!("{PREVIOUSLY}{}", past.message);
+                list.push(condition(ConditionType::Evicted, false, "QuotaReserved", &message, past.over_at));
+            }
+            list.extend(reservation.requeued.as_ref().map(requeued));
+        }
+        State::Evicting(reservation, eviction) => {
+            write_reservation(reservation, list);
+            list.push(evicted(eviction));
+            list.extend(reservation.requeued.as_ref().map(requeued));
+        }
+        State::Finished(finish, before) => {
+            write(before, list);
+            list.push(condition(
+                ConditionType::Finished,
+                true,
+                finish.reason.as_str(),
+                &finish.message,
+                finish.at,
+            ));
+        }
+    }
+}
+
+fn write_reservation(reservation: &Reservation, list: &mut Vec<Condition>) {
+    let queue = &reservation.admission.cluster_queue;
+    let reserved = format!("Quota is reserved in ClusterQueue {queue}");
+    list.push(condition(
+        ConditionType::QuotaReserved,
+        true,
+        "QuotaReserved",
+        &reserved,
+        reservation.reserved_at,
+    ));
+    list.push(match reservation.admitted_at {
+        Some(at) => condition(ConditionType::Admitted, true, "Admitted", "The Workload may start", at),
+        None => condition(
+            ConditionType::Admitted,
+            false,
+            "UnsatisfiedAdmissionChecks",
+            "The Workload waits for its admission checks",
+            reservation.reserved_at,
+        ),
+    });
+}
+
+fn evicted(eviction: &Eviction) -> Condition {
+    condition(ConditionType::Evicted, true, eviction.reason.as_str(), &eviction.message, eviction.at)
+}
+
+fn requeued(requeued: &Requeued) -> Condition {
+    let message = requeued.reason.doc().meaning;
+    condition(ConditionType::Requeued, requeued.eligible, requeued.reason.as_str(), message, requeued.at)
+}
+
+fn condition(kind: ConditionType, status: bool, reason: &str, message: &str, at: Timestamp) -> Condition {
+    Condition { kind, status, reason: reason.to_owned(), message: message.to_owned(), at: at.whole_second() }
+}
+
+/// A state read from conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The state.
+    pub state: State,
+    /// Whether the conditions were a set that Gangway never writes and the safest state was chosen.
+    pub repaired: bool,
+}
+
+/// The state that these conditions and this admission mean. Total: whatever stands there means something.
+///
+/// Where the parts contradict each other, nobody gets to run on quota that is not accounted for:
+/// quota counts only with both `QuotaReserved=True` and an admission that says how much.
+pub fn read(conditions: &[Condition], admission: Option<Admission>) -> Reading {
+    let find = |kind| conditions.iter().find(|c| c.kind == kind);
+    let mut reader = Reader { repaired: false };
+    let state = reader.state_before_finish(&find, admission);
+    let state = match find(ConditionType::Finished).filter(|c| c.status) {
+        Some(condition) => State::Finished(reader.finish(condition), Box::new(state)),
+        None => state,
+    };
+    Reading { state, repaired: reader.repaired }
+}
+
+struct Reader {
+    repaired: bool,
+}
+
+impl Reader {
+    fn state_before_finish<'c>(
+        &mut self,
+        find: &impl Fn(ConditionType) -> Option<&'c Condition>,
+        admission: Option<Admission>,
+    ) -> State {
+        let reserved = find(ConditionType::QuotaReserved);
+        let admitted = find(ConditionType::Admitted).filter(|c| c.status);
+        let evicted = find(ConditionType::Evicted);
+        let requeued = find(ConditionType::Requeued).and_then(|c| self.requeued(c));
+        let Some((reserved_at, admission)) =
+            reserved.filter(|c| c.status).map(|c| c.at).zip(admission.clone())
+        else {
+            self.repaired |= admission.is_some() || admitted.is_some() || reserved.is_some_and(|c| c.status);
+            let waiting = reserved.and_then(|c| self.waiting(c));
+            let evicted = evicted.filter(|c| c.status).and_then(|c| self.eviction(c));
+            return State::Pending(Pending { waiting, evicted, requeued });
+        };
+        let past_eviction = evicted.filter(|c| !c.status).map(|c| PastEviction {
+            message: c.message.strip_prefix(PREVIOUSLY).unwrap_or(&c.message).to_owned(),
+            over_at: c.at,
+        });
+        let admitted_at = admitted.map(|c| c.at);
+        let reservation = Reservation { admission, reserved_at, admitted_at, past_eviction, requeued };
+        match evicted.filter(|c| c.status).and_then(|c| self.eviction(c)) {
+            Some(eviction) => State::Evicting(reservation, eviction),
+            None => State::Holding(reservation),
+        }
+    }
+
+    fn waiting(&mut self, condition: &Condition) -> Option<Waiting> {
+        if condition.status {
+            return None;
+        }
+        let reason = PendingReason::parse(&condition.reason).unwrap_or_else(|| {
+            self.repaired = true;
+            PendingReason::PendingEvaluation
+        });
+        Some(Waiting { reason, message: condition.message.clone(), since: condition.at })
+    }
+
+    /// An eviction for a reason that we do not know is still one: the Workload has to leave, and may
+    /// then be queued again.
+    fn eviction(&mut self, condition: &Condition) -> Option<Eviction> {
+        let reason = EvictionReason::parse(&condition.reason).unwrap_or_else(|| {
+            self.repaired = true;
+            EvictionReason::Preempted
+        });
+        Some(Eviction { reason, message: condition.message.clone(), at: condition.at })
+    }
+
+    fn requeued(&mut self, condition: &Condition) -> Option<Requeued> {
+        let Some(reason) = RequeueReason::parse(&condition.reason) else {
+            self.repaired = true;
+            return None;
+        };
+        Some(Requeued { eligible: condition.status, reason, at: condition.at })
+    }
+
+    fn finish(&mut self, condition: &Condition) -> Finish {
+        let reason = FinishReason::parse(&condition.reason).unwrap_or_else(|| {
+            self.repaired = true;
+            FinishReason::Failed
+        });
+        Finish { reason, message: condition.message.clone(), at: condition.at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::ClusterQueueName;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_seconds(second)
+    }
+
+    fn reservation() -> Reservation {
+        Reservation {
+            admission: Admission { cluster_queue: ClusterQueueName::from("cq"), pod_sets: vec![] },
+            reserved_at: at(1),
+            admitted_at: Some(at(2)),
+            past_eviction: Some(PastEviction { message: "drained".into(), over_at: at(1) }),
+            requeued: Some(Requeued {
+                eligible: true,
+                reason: RequeueReason::ClusterQueueRestarted,
+                at: at(0),
+            }),
+        }
+    }
+
+    fn eviction() -> Eviction {
+        Eviction { reason: EvictionReason::ClusterQueueStopped, message: "drained".into(), at: at(3) }
+    }
+
+    fn states() -> Vec<State> {
+        let waiting =
+            Waiting { reason: PendingReason::WaitingForQuota, message: "1 cpu".into(), since: at(4) };
+        let evicted = Pending {
+            waiting: Some(waiting.clone()),
+            evicted: Some(eviction()),
+            requeued: Some(Requeued {
+                eligible: false,
+                reason: RequeueReason::ClusterQueueStopped,
+                at: at(4),
+            }),
+        };
+        let finish = Finish { reason: FinishReason::Succeeded, message: "done".into(), at: at(9) };
+        let unchecked = Reservation { admitted_at: None, past_eviction: None, ..reservation() };
+        vec![
+            State::new(),
+            State::Pending(Pending { waiting: Some(waiting), ..Pending::default() }),
+            State::Pending(evicted.clone()),
+            State::Holding(reservation()),
+            State::Holding(unchecked),
+            State::Finished(finish.clone(), Box::new(State::Holding(reservation()))),
+            State::Finished(finish, Box::new(State::Pending(evicted))),
+        ]
+    }
+
+    fn admission_of(state: &State) -> Option<Admission> {
+        match state {
+            State::Finished(_, before) => admission_of(before),
+            other => other.reservation().map(|r| r.admission.clone()),
+        }
+    }
+
+    #[test]
+    fn a_state_reads_back_from_its_conditions() {
+        for state in states() {
+            let reading = read(&conditions(&state), admission_of(&state));
+            assert_eq!(reading, Reading { state, repaired: false });
+        }
+    }
+
+    #[test]
+    fn an_eviction_under_way_reads_back() {
+        let state = State::Evicting(Reservation { past_eviction: None, ..reservation() }, eviction());
+        let reading = read(&conditions(&state), admission_of(&state));
+        assert_eq!(reading, Reading { state, repaired: false });
+    }
+
+    #[test]
+    fn contradictions_mean_the_safest_state() {
+        let admitted_without_quota = [condition(ConditionType::Admitted, true, "Admitted", "", at(1))];
+        let reading = read(&admitted_without_quota, None);
+        assert!(reading.repaired && !reading.state.may_run(), "{reading:?}");
+
+        let reserved_without_admission =
+            [condition(ConditionType::QuotaReserved, true, "QuotaReserved", "", at(1))];
+        let reading = read(&reserved_without_admission, None);
+        assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
+
+        let admission = reservation().admission;
+        let reading = read(&[], Some(admission));
+        assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
+    }
+
+    #[test]
+    fn an_unknown_eviction_reason_is_still_an_eviction() {
+        let mut list = conditions(&State::Holding(reservation()));
+        list.retain(|c| c.kind != ConditionType::Evicted);
+        list.push(condition(ConditionType::Evicted, true, "Cosmic", "rays", at(5)));
+        let reading = read(&list, Some(reservation().admission));
+        assert!(matches!(reading, Reading { state: State::Evicting(..), repaired: true }), "{reading:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! The vocabulary of Gangway: ids, quantities, requests, reasons, records, timestamps.
+//!
+//! No I/O, no clock, no Kubernetes crate: both pure cores and everything around them speak
+//! in these types. `gangway-api` translates Kubernetes objects to the records here and back.
+
+#![warn(missing_docs)]
+
+pub mod conditions;
+pub mod constraints;
+mod names;
+pub mod quantity;
+pub mod queues;
+pub mod reasons;
+mod requests;
+pub mod selector;
+mod time;
+pub mod workload;
+
+pub use names::{
+    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, NodeName, ObjectName,
+    PODS_RESOURCE, PodSetName, ResourceName, Uid,
+};
+pub use quantity::{Amount, Quantity};
+pub use requests::Requests;
+pub use time::{Clock, ManualClock, Timestamp};

@@ -1,0 +1,225 @@
+//! A Workload: what a Job asks for, and the one state it is in.
+
+use std::sync::Arc;
+
+use crate::constraints::Constraints;
+use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName, Uid};
+use crate::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use crate::requests::Requests;
+use crate::time::Timestamp;
+
+/// A group of equal pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodSet {
+    /// Its name.
+    pub name: PodSetName,
+    /// How many pods.
+    pub count: i32,
+    /// What one pod asks for.
+    pub requests: Requests,
+    /// Where its pods may run.
+    pub constraints: Arc<Constraints>,
+}
+
+/// A Workload as the engine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Its identity.
+    pub uid: Uid,
+    /// Namespace and name.
+    pub name: ObjectName,
+    /// The version of the object that this was read from.
+    pub version: u64,
+    /// The generation of the object, for conditions.
+    pub generation: i64,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The LocalQueue, in its own namespace.
+    pub queue: Arc<str>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// Whether it may be queued and run at all.
+    pub active: bool,
+    /// What it asks for.
+    pub pod_sets: Vec<PodSet>,
+    /// Admission gates that are still closed.
+    pub gates: Vec<String>,
+    /// Why its specification cannot be used, if so.
+    pub invalid: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The Job that owns it; without one nobody has pods to stop.
+    pub owner: Option<Uid>,
+    /// Not to be queued before this time.
+    pub requeue_at: Option<Timestamp>,
+    /// Where it is in its life.
+    pub state: State,
+}
+
+/// The one state that a Workload is in. Its conditions are a function of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Without quota.
+    Pending(Pending),
+    /// Quota is set aside; it may start once it is admitted.
+    Holding(Reservation),
+    /// Told to leave; its quota counts until its pods are gone.
+    Evicting(Reservation, Eviction),
+    /// Ended. It holds nothing, whatever it held before.
+    Finished(Finish, Box<State>),
+}
+
+impl State {
+    /// The state of a Workload that nobody has looked at yet.
+    pub fn new() -> Self {
+        Self::Pending(Pending::default())
+    }
+
+    /// The reservation that counts against quota, if there is one.
+    pub fn reservation(&self) -> Option<&Reservation> {
+        match self {
+            Self::Holding(reservation) | Self::Evicting(reservation, _) => Some(reservation),
+            Self::Pending(_) | Self::Finished(..) => None,
+        }
+    }
+
+    /// Whether it may run: admitted and not told to leave.
+    pub fn may_run(&self) -> bool {
+        matches!(self, Self::Holding(reservation) if reservation.admitted_at.is_some())
+    }
+
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Finished(..))
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Without quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Why it waits; none until it was evaluated for the first time.
+    pub waiting: Option<Waiting>,
+    /// The eviction by which it lost its quota, if it ever had some.
+    pub evicted: Option<Eviction>,
+    /// Whether it may be queued again after an eviction.
+    pub requeued: Option<Requeued>,
+}
+
+/// Why a Workload waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The reason.
+    pub reason: PendingReason,
+    /// The reason with its numbers.
+    pub message: String,
+    /// Since when it has had no quota.
+    pub since: Timestamp,
+}
+
+/// An eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Why.
+    pub reason: EvictionReason,
+    /// The reason in a sentence.
+    pub message: String,
+    /// When it was told to leave.
+    pub at: Timestamp,
+}
+
+/// Whether a Workload may be queued again after an eviction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requeued {
+    /// Whether it may.
+    pub eligible: bool,
+    /// Why, or why not.
+    pub reason: RequeueReason,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// An eviction that is over: the Workload got quota again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastEviction {
+    /// What was said of it.
+    pub message: String,
+    /// When it got quota again.
+    pub over_at: Timestamp,
+}
+
+/// Quota that is set aside for a Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Which quota.
+    pub admission: Admission,
+    /// Since when.
+    pub reserved_at: Timestamp,
+    /// Since when it may run; none while something else has to happen first.
+    pub admitted_at: Option<Timestamp>,
+    /// The last eviction before it, if there was one.
+    pub past_eviction: Option<PastEviction>,
+    /// The last word on queueing again, if there was one.
+    pub requeued: Option<Requeued>,
+}
+
+/// Which quota a Workload uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The queue whose quota it is.
+    pub cluster_queue: ClusterQueueName,
+    /// Per podSet, in the order of the specification.
+    pub pod_sets: Vec<Assignment>,
+}
+
+/// The quota that a podSet uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The podSet.
+    pub name: PodSetName,
+    /// The flavor of each resource, by resource name.
+    pub flavors: Vec<(ResourceName, FlavorName)>,
+    /// What all its pods together use.
+    pub usage: Requests,
+    /// How many pods are admitted.
+    pub count: i32,
+}
+
+impl Admission {
+    /// The distinct flavors, in order of appearance.
+    pub fn flavors(&self) -> Vec<&FlavorName> {
+        let mut distinct: Vec<&FlavorName> = Vec::new();
+        for (_, flavor) in self.pod_sets.iter().flat_map(|p| &p.flavors) {
+            if !distinct.contains(&flavor) {
+                distinct.push(flavor);
+            }
+        }
+        distinct
+    }
+
+    /// Flavor, resource and amount of everything it uses.
+    pub fn usage(&self) -> impl Iterator<Item = (&FlavorName, &ResourceName, i64)> {
+        self.pod_sets.iter().flat_map(|assignment| {
+            assignment
+                .flavors
+                .iter()
+                .map(|(resource, flavor)| (flavor, resource, assignment.usage.get(resource.as_str())))
+        })
+    }
+}
+
+/// How a Workload ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// How.
+    pub reason: FinishReason,
+    /// What the Job said.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
