@@ -81,7 +81,7 @@ impl Engine {
                 || !is_pending
                 || workload.deleting
                 || track.stale.is_some()
-                || track.refused.is_some()
+                || track.waits_after_refusal().is_some()
                 || self.memory.touched.contains(uid)
                 || self.durable.standing(workload).is_some()
                 || track.deadline.is_some();

@@ -88,8 +88,8 @@ impl Engine {
         if let Some(standing) = self.durable.standing(workload) {
             return Some(standing);
         }
-        if let Some(refused) = &track.refused {
-            let message = format!("The API server refuses the admission: {}", refused.message);
+        if let Some(refused) = track.waits_after_refusal() {
+            let message = format!("The API server refuses the write: {}", refused.message);
             return Some(Standing { reason: PendingReason::Misconfigured, message });
         }
         let place = track.place.as_ref()?;
@@ -109,21 +109,32 @@ impl Engine {
     pub(crate) fn report_waiting(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) {
         while decisions.len() < budget {
             let Some(uid) = self.memory.unreported.pop_first() else { break };
-            let Some(standing) = self.waiting_now(&uid) else { continue };
-            let State::Pending(pending) = &self.durable.workloads[&uid].state else { continue };
-            let track = &self.memory.tracks[&uid];
-            let known =
-                track.report.as_ref().map_or(pending.waiting.as_ref(), |report| match &report.state {
-                    State::Pending(pending) => pending.waiting.as_ref(),
-                    _ => None,
-                });
-            if known.is_some_and(|waiting| waiting.reason == standing.reason) || track.report.is_some() {
+            if self.memory.tracks.get(&uid).is_none_or(|track| !track.may_report()) {
                 continue;
             }
-            let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
-            let waiting = Waiting { reason: standing.reason, message: standing.message, since };
-            let state = State::Pending(Pending { waiting: Some(waiting), ..pending.clone() });
-            decisions.push(self.book(&uid, Action::ReportWaiting(standing.reason), state));
+            let Some((reason, state)) = self.report(&uid, now) else { continue };
+            decisions.push(self.book(&uid, Action::ReportWaiting(reason), state));
         }
+    }
+
+    /// The state in which a Workload says why it waits now; none if it says so already.
+    fn report(&self, uid: &Uid, now: Timestamp) -> Option<(PendingReason, State)> {
+        let standing = self.waiting_now(uid)?;
+        let State::Pending(pending) = &self.durable.workloads.get(uid)?.state else { return None };
+        if pending.waiting.as_ref().is_some_and(|waiting| waiting.reason == standing.reason) {
+            return None;
+        }
+        let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
+        let waiting = Waiting { reason: standing.reason, message: standing.message, since };
+        Some((standing.reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
+    }
+
+    /// The same for a report that was decided before, with the time of that decision.
+    pub(crate) fn report_now(&self, uid: &Uid) -> Option<State> {
+        let decided = match &self.memory.tracks.get(uid)?.report.as_ref()?.state {
+            State::Pending(pending) => pending.waiting.as_ref()?.since,
+            _ => return None,
+        };
+        self.report(uid, decided).map(|(_, state)| state)
     }
 }

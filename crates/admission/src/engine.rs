@@ -42,6 +42,11 @@ impl Engine {
         &self.durable
     }
 
+    /// A Workload as it was last observed or written.
+    pub fn workload(&self, uid: &Uid) -> Option<&Workload> {
+        self.durable.workloads.get(uid)
+    }
+
     /// How much work was done so far.
     pub fn work(&self) -> Work {
         Work { cycles: self.memory.cycles, evaluations: self.memory.evaluations }
@@ -95,6 +100,12 @@ impl Engine {
             Event::JobGone(uid) => self.on_job(uid, None),
             Event::Workload(workload) => self.on_workload(*workload),
             Event::WorkloadGone(uid) => self.on_workload_gone(&uid),
+            Event::Unstartable(uid, message) => {
+                if let Some(track) = self.memory.tracks.get_mut(&uid) {
+                    track.unstartable = Some(message);
+                    self.memory.touched.insert(uid);
+                }
+            }
             Event::Outcome(id, outcome) => self.on_outcome(id, outcome, now),
             Event::Synced => self.memory.synced = true,
         }
@@ -186,8 +197,12 @@ impl Engine {
             if workload.version < known.version || *known == workload {
                 return;
             }
+            let asks_the_same = known.asks_the_same_as(&workload);
             self.forget_links(&uid);
             self.overtake(&uid, &workload);
+            if !asks_the_same && let Some(track) = self.memory.tracks.get_mut(&uid) {
+                (track.refused, track.report_refused) = (None, None);
+            }
         }
         let local = Durable::queue_name(&workload);
         self.memory.by_local_queue.entry(local).or_default().insert(uid.clone());
@@ -197,9 +212,6 @@ impl Engine {
         let track = self.memory.tracks.entry(uid.clone()).or_default();
         if track.stale.is_some_and(|stale| workload.version > stale) {
             track.stale = None;
-        }
-        if track.refused.is_some() && track.decision.is_none() {
-            track.refused = None;
         }
         self.durable.workloads.insert(uid.clone(), workload);
         self.reindex(&uid);
@@ -263,7 +275,11 @@ impl Engine {
             return;
         };
         let is_decision = track.decision.as_ref().is_some_and(|write| write.id == id);
-        let slot = if is_decision { &mut track.decision } else { &mut track.report };
+        let (slot, refused) = if is_decision {
+            (&mut track.decision, &mut track.refused)
+        } else {
+            (&mut track.report, &mut track.report_refused)
+        };
         if outcome == Outcome::Unknown {
             if let Some(write) = slot.as_mut() {
                 write.unknown = true;
@@ -275,62 +291,82 @@ impl Engine {
         let Some(write) = slot.take() else { return };
         self.memory.under_way.remove(&id);
         match outcome {
-            Outcome::Landed(version) if version > workload.version => {
-                workload.version = version;
-                workload.state = write.state;
+            Outcome::Landed(version) => {
+                *refused = None;
+                if version > workload.version {
+                    workload.version = version;
+                    workload.state = write.state;
+                }
             }
-            Outcome::Landed(_) | Outcome::Unknown => {}
+            Outcome::Unknown => {}
             Outcome::Conflict => {
                 if write.sent_on.is_some_and(|version| version >= workload.version) {
                     track.stale = Some(workload.version);
                 }
             }
             Outcome::Rejected(message) => {
-                let attempts = track.refused.as_ref().map_or(0, |refused| refused.attempts).saturating_add(1);
-                // A second at first, then twice as long each time, to five minutes at most.
-                let seconds = 1_i64.checked_shl(attempts - 1).map_or(300, |s| s.min(300));
-                let retry_at = now.plus_seconds(seconds);
-                track.refused = Some(Refused { message, attempts, retry_at });
+                let before = refused.as_ref().map_or(0, |refused| refused.attempts);
+                *refused = Some(Refused::again(message, before, now));
             }
         }
         self.reindex(&uid);
     }
 
     /// Puts a Workload where it belongs now, after anything about it may have changed.
+    ///
+    /// Who stays where it was is not tried again: what could help it wakes its queue.
     pub(crate) fn reindex(&mut self, uid: &Uid) {
-        self.leave_queue(uid);
         self.recount(uid);
         self.memory.touched.insert(uid.clone());
         self.memory.unreported.insert(uid.clone());
-        let Some(workload) = self.durable.workloads.get(uid) else { return };
+        self.set_deadline(uid);
+        let place = self.take_place(uid);
+        let stays = self.memory.tracks.get(uid).is_some_and(|track| track.place == place);
+        if stays {
+            if let Some(place) = place {
+                self.memory.shapes.release(place.shape);
+            }
+            return;
+        }
+        self.leave_queue(uid);
+        let (Some(place), Some(track)) = (place, self.memory.tracks.get_mut(uid)) else { return };
+        let queue = self.memory.queues.entry(place.queue.clone()).or_default();
+        queue.insert(place.key.clone(), place.shape);
+        self.memory.ready.insert(place.queue.clone());
+        track.place = Some(place);
+    }
+
+    fn set_deadline(&mut self, uid: &Uid) {
         let Some(track) = self.memory.tracks.get_mut(uid) else { return };
         if let Some(at) = track.deadline.take() {
             self.memory.deadlines.remove(&(at, uid.clone()));
         }
-        track.deadline = track.refused.as_ref().map(|r| r.retry_at).or_else(|| lifecycle::deadline(workload));
+        let Some(workload) = self.durable.workloads.get(uid) else { return };
+        let retries =
+            [&track.refused, &track.report_refused].into_iter().flatten().filter_map(|r| r.retry_at);
+        track.deadline = retries.chain(lifecycle::deadline(workload)).min();
         if let Some(at) = track.deadline {
             self.memory.deadlines.insert((at, uid.clone()));
         }
-        let State::Pending(pending) = &workload.state else { return };
-        let may_queue = track.decision.is_none()
-            && track.stale.is_none()
-            && track.refused.is_none()
+    }
+
+    /// Where a Workload has to wait now, with its shape acquired; none if it does not wait for quota.
+    fn take_place(&mut self, uid: &Uid) -> Option<Place> {
+        let workload = self.durable.workloads.get(uid)?;
+        let track = self.memory.tracks.get(uid)?;
+        let State::Pending(pending) = &workload.state else { return None };
+        let may_queue = track.may_decide()
             && !workload.deleting
             && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible)
             && lifecycle::due(&self.durable, workload, Timestamp::EPOCH).is_none()
             && self.durable.standing(workload).is_none();
-        let Some(queue_name) = self.durable.cluster_queue_of(workload).filter(|_| may_queue).cloned() else {
-            return;
-        };
+        let queue = self.durable.cluster_queue_of(workload).filter(|_| may_queue)?.clone();
         let key = QueueKey {
             priority: Reverse(workload.priority),
             at: queue_order_time(workload),
             uid: uid.clone(),
         };
-        let shape = self.memory.shapes.acquire(workload);
-        self.memory.queues.entry(queue_name.clone()).or_default().insert(key.clone(), shape);
-        self.memory.ready.insert(queue_name.clone());
-        track.place = Some(Place { queue: queue_name, key, shape });
+        Some(Place { queue, key, shape: self.memory.shapes.acquire(workload) })
     }
 
     pub(crate) fn leave_queue(&mut self, uid: &Uid) {
@@ -429,12 +465,17 @@ impl Engine {
             }
             self.memory.deadlines.pop_first();
             if let Some(track) = self.memory.tracks.get_mut(&uid) {
-                track.deadline = None;
-                if track.refused.as_ref().is_some_and(|refused| refused.retry_at <= now) {
-                    track.refused = None;
+                for refused in [&mut track.refused, &mut track.report_refused].into_iter().flatten() {
+                    refused.retry_at = refused.retry_at.filter(|at| *at > now);
                 }
             }
             self.reindex(&uid);
+            // A stored time that has passed stays stored; it fires once.
+            if let Some(track) = self.memory.tracks.get_mut(&uid)
+                && let Some(at) = track.deadline.take_if(|at| *at <= now)
+            {
+                self.memory.deadlines.remove(&(at, uid));
+            }
         }
     }
 
@@ -446,10 +487,14 @@ impl Engine {
             else {
                 continue;
             };
-            if track.decision.is_some() || track.stale.is_some() || track.refused.is_some() {
+            if !track.may_decide() {
                 continue;
             }
-            if let Some((action, state)) = lifecycle::due(&self.durable, workload, now) {
+            let unstartable =
+                track.unstartable.as_deref().and_then(|why| lifecycle::unstartable(workload, why, now));
+            if let Some((action, state)) =
+                unstartable.or_else(|| lifecycle::due(&self.durable, workload, now))
+            {
                 decisions.push(self.book(&uid, action, state));
             }
         }
@@ -473,20 +518,24 @@ impl Engine {
         Decision { id, uid: uid.clone(), name, action }
     }
 
-    /// What a decision comes to now, at the moment at which it is sent. None if it is void: superseded
-    /// or overtaken. Then nothing is to be sent or reported.
+    /// What a decision comes to now, at the moment at which it is sent. None if it is void: superseded,
+    /// overtaken, or a report of what the object says already. Then nothing is to be sent or reported.
     pub fn pending_write(&mut self, id: DecisionId) -> Option<PendingWrite> {
         let uid = self.memory.under_way.get(&id)?.clone();
+        let is_report = self.memory.tracks.get(&uid)?.report.as_ref().is_some_and(|report| report.id == id);
+        let report = if is_report { self.report_now(&uid) } else { None };
         let workload = self.durable.workloads.get(&uid)?;
         let track = self.memory.tracks.get_mut(&uid)?;
-        let superseded = track.decision.is_some();
-        if track.report.as_ref().is_some_and(|report| report.id == id) && superseded {
+        if is_report && (report.is_none() || track.decision.is_some()) {
             track.report = None;
             self.memory.under_way.remove(&id);
             return None;
         }
-        let slot = if superseded { &mut track.decision } else { &mut track.report };
+        let slot = if is_report { &mut track.report } else { &mut track.decision };
         let write = slot.as_mut().filter(|write| write.id == id)?;
+        if let Some(state) = report {
+            write.state = state;
+        }
         write.sent_on = Some(workload.version);
         Some(PendingWrite {
             version: workload.version,

@@ -33,6 +33,8 @@ pub enum Event {
     Workload(Box<Workload>),
     /// A Workload was deleted.
     WorkloadGone(Uid),
+    /// The Job of an admitted Workload can never start on what it was given, for the reason told.
+    Unstartable(Uid, String),
     /// A write that a decision asked for has ended.
     Outcome(DecisionId, Outcome),
     /// Every watch has delivered its first list: from now on the engine decides.

@@ -173,8 +173,9 @@ impl Search<'_> {
         }
         let mut flavors: BTreeMap<ResourceName, FlavorName> = BTreeMap::new();
         let mut usage = Requests::new();
+        let mut searched: Vec<&ResourceGroup> = Vec::new();
         for (resource, value) in wanted.iter() {
-            if flavors.contains_key(resource) {
+            if searched.iter().any(|group| group.resources.contains(resource)) {
                 continue;
             }
             let Some(group) = self.group_of(resource.as_str()) else {
@@ -185,6 +186,7 @@ impl Search<'_> {
                 }
                 continue;
             };
+            searched.push(group);
             let Some(quotas) = self.search(group, pod_set, &wanted, found) else { continue };
             for resource in group.resources.iter().filter(|r| wanted.contains(r.as_str())) {
                 let value = wanted.get(resource.as_str());

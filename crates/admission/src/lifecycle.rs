@@ -27,7 +27,9 @@ pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Opt
                 return flip_to_admitted(durable, reservation, at);
             };
             let eviction = Eviction { reason, message, at };
-            Some((Action::Evict(reason), State::Evicting(reservation.clone(), eviction)))
+            // One condition tells of evictions: the new one takes the place of the past one.
+            let reservation = Reservation { past_eviction: None, ..reservation.clone() };
+            Some((Action::Evict(reason), State::Evicting(reservation, eviction)))
         }
         State::Evicting(_, eviction) => {
             let gone = workload
@@ -42,6 +44,16 @@ pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Opt
             Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..pending.clone() })))
         }
     }
+}
+
+/// An admitted Workload whose Job cannot start on what it was given ends, so that it holds no quota.
+pub(crate) fn unstartable(workload: &Workload, why: &str, now: Timestamp) -> Option<(Action, State)> {
+    if workload.deleting || !workload.state.may_run() {
+        return None;
+    }
+    let finish =
+        Finish { reason: FinishReason::FailedToStart, message: why.to_owned(), at: now.whole_second() };
+    Some((Action::Finish(finish.reason), State::Finished(finish, Box::new(workload.state.clone()))))
 }
 
 /// Whether the Workload has ended: its Job has, or its Job is gone.
@@ -74,13 +86,19 @@ fn eviction(
     if !workload.active {
         return Some((EvictionReason::Deactivated, "The Workload was deactivated".into()));
     }
+    let drains = |policy| match policy {
+        StopPolicy::None => false,
+        // What runs goes on; what only has its quota set aside gives it back.
+        StopPolicy::Hold => reservation.admitted_at.is_none(),
+        StopPolicy::HoldAndDrain => true,
+    };
     let cluster_queue = durable.cluster_queues.get(&reservation.admission.cluster_queue);
-    if cluster_queue.is_some_and(|queue| queue.stop_policy == StopPolicy::HoldAndDrain) {
+    if cluster_queue.is_some_and(|queue| drains(queue.stop_policy)) {
         let message = format!("ClusterQueue {} is drained", reservation.admission.cluster_queue);
         return Some((EvictionReason::ClusterQueueStopped, message));
     }
     let name = Durable::queue_name(workload);
-    if durable.local_queues.get(&name).is_some_and(|queue| queue.stop_policy == StopPolicy::HoldAndDrain) {
+    if durable.local_queues.get(&name).is_some_and(|queue| drains(queue.stop_policy)) {
         return Some((EvictionReason::LocalQueueStopped, format!("LocalQueue {name} is drained")));
     }
     None
@@ -111,6 +129,10 @@ fn requeue(
     now: Timestamp,
 ) -> Option<RequeueReason> {
     let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
+    if ends_with_time(out.reason) {
+        let is_over = workload.requeue_at.is_none_or(|at| now >= at);
+        return is_over.then_some(RequeueReason::BackoffFinished);
+    }
     if out.reason.is_deactivation() {
         return workload.active.then_some(RequeueReason::Reactivated);
     }
@@ -124,15 +146,22 @@ fn requeue(
             let queue = durable.local_queues.get(&Durable::queue_name(workload))?;
             (queue.stop_policy == StopPolicy::None).then_some(RequeueReason::LocalQueueRestarted)
         }
-        _ => workload.requeue_at.is_none_or(|at| now >= at).then_some(RequeueReason::BackoffFinished),
+        _ => None,
     }
+}
+
+/// Whether it is time, and neither a queue nor a user, that lets the Workload enter the queue again.
+fn ends_with_time(reason: RequeueReason) -> bool {
+    let by_queue = matches!(reason, RequeueReason::ClusterQueueStopped | RequeueReason::LocalQueueStopped);
+    !by_queue && !reason.is_deactivation()
 }
 
 /// When something becomes due by itself, if nothing happens before.
 pub(crate) fn deadline(workload: &Workload) -> Option<Timestamp> {
     match &workload.state {
-        State::Pending(pending) if pending.requeued.as_ref().is_some_and(|requeued| !requeued.eligible) => {
-            workload.requeue_at
+        State::Pending(pending) => {
+            let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
+            workload.requeue_at.filter(|_| ends_with_time(out.reason))
         }
         _ => None,
     }

@@ -72,14 +72,37 @@ pub(crate) struct Track {
     pub(crate) report: Option<UnderWay>,
     /// A write met a conflict at this version: nothing is decided before a newer one is seen. Restart: the list is newer.
     pub(crate) stale: Option<u64>,
-    /// The API refused a write. Restart: it is tried once more at once.
+    /// The API refused the last decision. Restart: it is tried once more at once.
     pub(crate) refused: Option<Refused>,
+    /// The API refused the last report. Restart: it is tried once more at once.
+    pub(crate) report_refused: Option<Refused>,
+    /// Why its Job can never start. Restart: told again when the start is tried again.
+    pub(crate) unstartable: Option<String>,
     /// When something becomes due by itself.
     pub(crate) deadline: Option<Timestamp>,
 }
 
+impl Track {
+    /// Whether something may be decided now: no other decision is under way, its object is not known to
+    /// have changed, and the API has not just refused.
+    pub(crate) fn may_decide(&self) -> bool {
+        self.decision.is_none() && self.stale.is_none() && self.waits_after_refusal().is_none()
+    }
+
+    /// The refusal after which it waits before it is tried again.
+    pub(crate) fn waits_after_refusal(&self) -> Option<&Refused> {
+        self.refused.as_ref().filter(|refused| refused.retry_at.is_some())
+    }
+
+    /// Whether a report may be written now.
+    pub(crate) fn may_report(&self) -> bool {
+        let waits = self.report_refused.as_ref().is_some_and(|refused| refused.retry_at.is_some());
+        self.report.is_none() && self.stale.is_none() && !waits
+    }
+}
+
 /// Where a Workload waits.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) queue: ClusterQueueName,
     pub(crate) key: QueueKey,
@@ -111,6 +134,17 @@ pub(crate) struct UnderWay {
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) message: String,
+    /// How often in a row.
     pub(crate) attempts: u32,
-    pub(crate) retry_at: Timestamp,
+    /// Not to be tried before this time; none once it has passed.
+    pub(crate) retry_at: Option<Timestamp>,
+}
+
+impl Refused {
+    /// One more refusal after `before` others: a second at first, then twice as long each time, to five
+    /// minutes at most.
+    pub(crate) fn again(message: String, before: u32, now: Timestamp) -> Self {
+        let seconds = if before < 9 { (1 << before).min(300) } else { 300 };
+        Self { message, attempts: before.saturating_add(1), retry_at: Some(now.plus_seconds(seconds)) }
+    }
 }

@@ -7,19 +7,26 @@ use gangway_model::workload::Admission;
 use gangway_model::{FlavorName, ResourceName};
 
 /// Amounts by flavor and resource.
+///
+/// Sums are kept wider than what can be asked for: a sum that saturated would give too much back when
+/// its parts leave one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage(BTreeMap<(FlavorName, ResourceName), i64>);
+pub(crate) struct Usage(BTreeMap<(FlavorName, ResourceName), i128>);
 
 impl Usage {
     /// Nothing is used.
     pub(crate) const NOTHING: Self = Self(BTreeMap::new());
 
-    /// How much is used of a flavor's resource.
+    /// How much is used of a flavor's resource; saturates.
     pub(crate) fn get(&self, flavor: &FlavorName, resource: &ResourceName) -> i64 {
-        self.0.get(&(flavor.clone(), resource.clone())).copied().unwrap_or(0)
+        self.0.get(&(flavor.clone(), resource.clone())).map_or(0, |sum| saturate(*sum))
     }
 
     pub(crate) fn add(&mut self, flavor: &FlavorName, resource: &ResourceName, value: i64) {
+        self.add_wide(flavor, resource, i128::from(value));
+    }
+
+    fn add_wide(&mut self, flavor: &FlavorName, resource: &ResourceName, value: i128) {
         let cell = self.0.entry((flavor.clone(), resource.clone())).or_insert(0);
         *cell = cell.saturating_add(value);
         if *cell == 0 {
@@ -29,13 +36,17 @@ impl Usage {
 
     fn book(&mut self, admission: &Admission, sign: i64) {
         for (flavor, resource, value) in admission.usage() {
-            self.add(flavor, resource, value.saturating_mul(sign));
+            self.add_wide(flavor, resource, i128::from(value) * i128::from(sign));
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&FlavorName, &ResourceName, i64)> {
-        self.0.iter().map(|((flavor, resource), value)| (flavor, resource, *value))
+        self.0.iter().map(|((flavor, resource), value)| (flavor, resource, saturate(*value)))
     }
+}
+
+fn saturate(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// What a Workload counts as.

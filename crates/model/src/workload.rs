@@ -56,6 +56,14 @@ pub struct Workload {
     pub state: State,
 }
 
+impl Workload {
+    /// Whether the other record differs at most in version, generation and state.
+    pub fn asks_the_same_as(&self, other: &Self) -> bool {
+        let Self { version, generation, state, .. } = self;
+        *self == Self { version: *version, generation: *generation, state: state.clone(), ..other.clone() }
+    }
+}
+
 /// The one state that a Workload is in. Its conditions are a function of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {

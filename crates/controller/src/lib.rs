@@ -1,0 +1,8 @@
+//! Watches in, writes out: carries decisions to a Kubernetes API and news back.
+//!
+//! The shell of both cores. It only knows [`kube::Client`], so the same code runs on a cluster and on
+//! the embedded API.
+
+pub mod pods;
+mod trouble;
+pub mod workloads;

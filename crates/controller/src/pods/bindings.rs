@@ -1,0 +1,207 @@
+//! The decision lane: bindings on their way, and how they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use gangway_model::NodeName;
+use gangway_placement::{DecisionId, Outcome, PodRef};
+use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::counts::BindCounts;
+use crate::trouble::{Trouble, wait_after};
+
+/// Bindings that are sent but not answered, so that what is assumed never runs far ahead of the API.
+const MOST_IN_FLIGHT: usize = 256;
+/// After this long nobody knows how a request ended.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One binding on its way.
+#[derive(Clone, Debug)]
+struct Flight {
+    id: DecisionId,
+    pod: PodRef,
+    node: NodeName,
+}
+
+/// How a request about a binding ended.
+struct Answer {
+    flight: Flight,
+    attempts: u32,
+    result: Result<Known, Failure>,
+}
+
+/// What is certain.
+enum Known {
+    Landed,
+    /// The pod as it was read afterwards; `None` if it is gone.
+    Read(Option<Box<Pod>>),
+}
+
+/// The request did not say what we wanted to know.
+struct Failure {
+    /// Whether the server is known to have refused, rather than silent or in trouble.
+    refusal: Option<Refusal>,
+    error: String,
+}
+
+enum Refusal {
+    /// The pod changed, is bound or is gone.
+    Conflict,
+    Other,
+}
+
+/// What the scheduler is told about one binding.
+pub(super) struct Report {
+    pub(super) id: DecisionId,
+    pub(super) outcome: Outcome,
+    /// The pod as it is now, to be taken in before the outcome.
+    pub(super) observed: Option<Box<Pod>>,
+}
+
+/// Every binding in flight. Dropping it drops them.
+pub(super) struct Bindings {
+    client: Client,
+    counts: Arc<BindCounts>,
+    requests: FuturesUnordered<BoxFuture<'static, Answer>>,
+    trouble: Trouble,
+}
+
+impl Bindings {
+    pub(super) fn new(client: Client, counts: Arc<BindCounts>) -> Self {
+        Self { client, counts, requests: FuturesUnordered::new(), trouble: Trouble::with("binding pods") }
+    }
+
+    /// How many more bindings may be sent.
+    pub(super) fn free_slots(&self) -> usize {
+        MOST_IN_FLIGHT.saturating_sub(self.requests.len())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(super) fn send(&mut self, id: DecisionId, pod: PodRef, node: NodeName) {
+        self.counts.bindings_sent();
+        let flight = Flight { id, pod, node };
+        self.requests.push(post(self.client.clone(), flight).boxed());
+    }
+
+    /// The next thing that became known about a binding; pending for ever while there is none.
+    pub(super) async fn next(&mut self) -> Option<Report> {
+        let Answer { flight, attempts, result } = self.requests.next().await?;
+        let id = flight.id;
+        match result {
+            Ok(Known::Landed) => {
+                self.trouble.worked();
+                self.counts.bindings_landed();
+                Some(Report { id, outcome: Outcome::Landed, observed: None })
+            }
+            Ok(Known::Read(observed)) => {
+                self.trouble.worked();
+                Some(self.after_reading(&flight, observed))
+            }
+            Err(Failure { refusal: Some(Refusal::Other), error }) => {
+                self.trouble.failed(&error);
+                self.counts.bindings_rejected();
+                Some(Report { id, outcome: Outcome::Rejected, observed: None })
+            }
+            Err(Failure { refusal, error }) => {
+                // A conflict may be our own binding that landed unseen: only the pod itself knows.
+                let wait = if refusal.is_some() { Duration::ZERO } else { wait_after(attempts) };
+                if refusal.is_none() {
+                    self.trouble.failed(&error);
+                }
+                if attempts == 0 && refusal.is_none() {
+                    self.counts.bindings_unknown();
+                }
+                self.counts.pods_read();
+                self.requests.push(read(self.client.clone(), flight, attempts + 1, wait).boxed());
+                Some(Report { id, outcome: Outcome::Unknown, observed: None })
+            }
+        }
+    }
+
+    /// The pod was read after a binding whose end was not seen or that met a conflict.
+    fn after_reading(&self, flight: &Flight, observed: Option<Box<Pod>>) -> Report {
+        let same = observed.filter(|pod| pod.metadata.uid.as_deref() == Some(flight.pod.uid.as_str()));
+        let node = same.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
+        let outcome = match node {
+            Some(node) if node == flight.node.as_str() => {
+                self.counts.bindings_landed();
+                Outcome::Landed
+            }
+            None if same.is_some() => {
+                self.counts.bindings_rejected();
+                Outcome::Rejected
+            }
+            _ => {
+                self.counts.bindings_conflicted();
+                Outcome::Conflict
+            }
+        };
+        Report { id: flight.id, outcome, observed: same }
+    }
+}
+
+async fn post(client: Client, flight: Flight) -> Answer {
+    let namespace = flight.pod.name.namespace.as_str();
+    let name = &*flight.pod.name.name;
+    let binding = Binding {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            uid: Some(flight.pod.uid.to_string()),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(flight.node.to_string()),
+            ..ObjectReference::default()
+        },
+    };
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let parameters = PostParams::default();
+    // Servers answer with a Status or with the Binding; neither says more than the status code.
+    let request = pods.create_subresource::<_, serde_json::Value>("binding", name, &parameters, &binding);
+    let result = in_time(request).await.map(|_| Known::Landed);
+    Answer { flight, attempts: 0, result }
+}
+
+async fn read(client: Client, flight: Flight, attempts: u32, wait: Duration) -> Answer {
+    tokio::time::sleep(wait).await;
+    let pods: Api<Pod> = Api::namespaced(client, flight.pod.name.namespace.as_str());
+    let result = match in_time(pods.get_opt(&flight.pod.name.name)).await {
+        Ok(pod) => Ok(Known::Read(pod.map(Box::new))),
+        // Whatever stops us from reading, only reading will tell.
+        Err(failure) => Err(Failure { refusal: None, ..failure }),
+    };
+    Answer { flight, attempts, result }
+}
+
+async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Failure { refusal: refusal(&error), error: error.to_string() }),
+        Err(_) => Err(Failure { refusal: None, error: "the API server did not answer in time".to_owned() }),
+    }
+}
+
+/// What a refusal means; `None` if the request may have been carried out all the same.
+fn refusal(error: &kube::Error) -> Option<Refusal> {
+    let kube::Error::Api(status) = error else { return None };
+    match status.code {
+        404 | 409 => Some(Refusal::Conflict),
+        // Too many requests is said before anything is done.
+        429 => Some(Refusal::Other),
+        408 => None,
+        400..=499 => Some(Refusal::Other),
+        _ => None,
+    }
+}

@@ -1,0 +1,9 @@
+//! The batch/v1 Job integration: the Workload that stands for a Job, and what a Job needs next.
+
+mod batch_job;
+mod plan;
+mod priority;
+
+pub(super) use batch_job::{JobView, facts, queue_name};
+pub(super) use plan::{Owned, Step, Surroundings, plan};
+pub(super) use priority::Classes;

@@ -1,0 +1,178 @@
+//! Two lanes of writes with separate budgets, and at most one write under way per object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use gangway_admission::DecisionId;
+use gangway_model::Uid;
+use kube::Client;
+use rustc_hash::FxHashSet;
+
+use super::counts::{Lane, RequestCounts};
+use crate::trouble::Trouble;
+
+/// Decisions that are sent but not answered, so that what is assumed never runs far ahead of the API.
+const MOST_DECISIONS: usize = 256;
+/// Diagnostics that are sent but not answered.
+const MOST_DIAGNOSTICS: usize = 16;
+/// The same while decisions wait for an answer: they come first.
+const MOST_DIAGNOSTICS_BESIDE_DECISIONS: usize = 2;
+/// After this long nobody knows how a request ended.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a write is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Target {
+    Workload(Uid),
+    Job(Uid),
+    ClusterQueue(Uid),
+    LocalQueue(Uid),
+    Event,
+}
+
+/// Why a write is made, so that its end can be told to whoever waits for it.
+#[derive(Clone, Debug)]
+pub(super) enum Purpose {
+    /// The engine decided it.
+    Decision(DecisionId),
+    /// A Job needs it.
+    JobStep(Uid),
+    /// A queue's status.
+    QueueStatus,
+    /// An Event.
+    Note,
+}
+
+/// What the API made of a write.
+pub(super) enum Answer {
+    Workload(Box<gangway_api::kueue::Workload>),
+    Job(Box<k8s_openapi::api::batch::v1::Job>),
+    ClusterQueue(Box<gangway_api::kueue::ClusterQueue>),
+    LocalQueue(Box<gangway_api::kueue::LocalQueue>),
+    /// Deleted, or nothing that is kept.
+    Nothing,
+}
+
+/// How a write ended.
+pub(super) enum End {
+    Landed(Answer),
+    /// The object changed or is gone; look again.
+    Conflict,
+    /// The API refuses it, for the reason given.
+    Refused(String),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A write that has ended.
+pub(super) struct Done {
+    pub(super) target: Target,
+    pub(super) purpose: Purpose,
+    pub(super) end: End,
+}
+
+/// A request that can be sent.
+pub(super) type Request = BoxFuture<'static, Result<Answer, kube::Error>>;
+
+/// The writes under way.
+pub(super) struct Lanes {
+    pub(super) client: Client,
+    counts: Arc<RequestCounts>,
+    requests:
+        FuturesUnordered<BoxFuture<'static, (Lane, Target, Purpose, Option<Result<Answer, kube::Error>>)>>,
+    busy: FxHashSet<Target>,
+    decisions: usize,
+    diagnostics: usize,
+    trouble: Trouble,
+}
+
+impl Lanes {
+    pub(super) fn new(client: Client, counts: Arc<RequestCounts>) -> Self {
+        Self {
+            client,
+            counts,
+            requests: FuturesUnordered::new(),
+            busy: FxHashSet::default(),
+            decisions: 0,
+            diagnostics: 0,
+            trouble: Trouble::with("writing to the API"),
+        }
+    }
+
+    /// Whether a write about this object is under way.
+    pub(super) fn is_busy(&self, target: &Target) -> bool {
+        self.busy.contains(target)
+    }
+
+    /// How many more writes a lane takes.
+    pub(super) fn free_slots(&self, lane: Lane) -> usize {
+        match lane {
+            Lane::Decisions => MOST_DECISIONS.saturating_sub(self.decisions),
+            Lane::Diagnostics if self.decisions > 0 => {
+                MOST_DIAGNOSTICS_BESIDE_DECISIONS.saturating_sub(self.diagnostics)
+            }
+            Lane::Diagnostics => MOST_DIAGNOSTICS.saturating_sub(self.diagnostics),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(super) fn send(&mut self, lane: Lane, target: Target, purpose: Purpose, request: Request) {
+        self.counts.sent(lane);
+        match lane {
+            Lane::Decisions => self.decisions += 1,
+            Lane::Diagnostics => self.diagnostics += 1,
+        }
+        if target != Target::Event {
+            self.busy.insert(target.clone());
+        }
+        let answered = async move {
+            let result = tokio::time::timeout(REQUEST_TIMEOUT, request).await.ok();
+            (lane, target, purpose, result)
+        };
+        self.requests.push(answered.boxed());
+    }
+
+    /// The next write that ended; none while there is none under way.
+    pub(super) async fn next(&mut self) -> Option<Done> {
+        let (lane, target, purpose, result) = self.requests.next().await?;
+        match lane {
+            Lane::Decisions => self.decisions -= 1,
+            Lane::Diagnostics => self.diagnostics -= 1,
+        }
+        self.busy.remove(&target);
+        let end = self.classify(result);
+        Some(Done { target, purpose, end })
+    }
+
+    fn classify(&mut self, result: Option<Result<Answer, kube::Error>>) -> End {
+        let error = match result {
+            Some(Ok(answer)) => {
+                self.trouble.worked();
+                self.counts.applied();
+                return End::Landed(answer);
+            }
+            Some(Err(kube::Error::Api(status))) => match status.code {
+                404 | 409 => {
+                    self.counts.conflicts();
+                    return End::Conflict;
+                }
+                429 | 500.. => status.message.clone(),
+                _ => {
+                    self.counts.rejected();
+                    return End::Refused(status.message.clone());
+                }
+            },
+            Some(Err(error)) => error.to_string(),
+            None => format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()),
+        };
+        self.trouble.failed(&error);
+        self.counts.retried();
+        End::Unknown
+    }
+}

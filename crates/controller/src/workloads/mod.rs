@@ -1,0 +1,77 @@
+//! Workload admission: watches in, decisions out.
+//!
+//! | question | file |
+//! |---|---|
+//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `index.rs` |
+//! | what is a Job's Workload, and what does the Job need next? | `jobs/` |
+//! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
+//! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs` |
+//! | how many requests was that? | `counts.rs` |
+//! | what would the engine say of a cluster as it is now? | `snapshot.rs` |
+//!
+//! Everything here is one future: dropping it stops it, with whatever was in flight. Starting again costs one
+//! list per kind; a write that was in flight is then seen as it ended.
+
+mod counts;
+mod diagnostics;
+mod events;
+mod index;
+mod jobs;
+mod lanes;
+mod requests;
+mod shell;
+mod snapshot;
+mod unsupported;
+mod watches;
+
+use std::sync::Arc;
+
+use gangway_api::config::Configuration;
+use gangway_model::Clock;
+use kube::Client;
+use kube::runtime::watcher;
+
+pub use counts::{Counts, Lane, RequestCounts};
+pub use snapshot::{Explained, Snapshot};
+
+/// What the workload controller needs to know.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The configuration file.
+    pub config: Configuration,
+    /// Where requests are counted.
+    pub counts: Arc<RequestCounts>,
+}
+
+/// Why the workload controller cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The first list was refused for lack of rights.
+    #[error("{what} is not allowed")]
+    Forbidden {
+        /// What was tried.
+        what: &'static str,
+        /// What the API server said.
+        source: Box<watcher::Error>,
+    },
+    /// A list that a snapshot needs failed.
+    #[error("cannot list {what}")]
+    List {
+        /// What was listed.
+        what: &'static str,
+        /// What went wrong.
+        source: Box<kube::Error>,
+    },
+    /// A watch ended, which watches never do.
+    #[error("a watch ended by itself")]
+    WatchEnded,
+}
+
+/// Admits workloads until the future is dropped.
+///
+/// # Errors
+///
+/// Only if something may not be listed at all; any other trouble is waited out.
+pub async fn run(client: Client, clock: Arc<dyn Clock>, options: Options) -> Result<(), Error> {
+    Box::pin(shell::Shell::new(client, clock, options).run()).await
+}

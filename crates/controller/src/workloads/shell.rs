@@ -1,0 +1,497 @@
+//! The loop: news in, turn, writes out.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use gangway_admission::{Action, Decision, DecisionId, Engine, Event, Outcome, QueueRef};
+use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::records::{self, ResourceRules};
+use gangway_model::selector::LabelSelector;
+use gangway_model::{Clock, ObjectName, Timestamp, Uid};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::{Client, Resource, ResourceExt};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::counts::{Lane, RequestCounts};
+use super::diagnostics::Diagnostics;
+use super::events::Note;
+use super::index::{Change, Index, uid_of, version_of};
+use super::jobs::{self, Classes};
+use super::lanes::{Answer, Done, End, Lanes, Purpose, Target};
+use super::watches::{self, News};
+use super::{Error, Options, unsupported};
+use crate::trouble::wait_after;
+
+/// The workload controller.
+pub(super) struct Shell {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) engine: Engine,
+    news: BoxStream<'static, Vec<News>>,
+    unsupported: BoxStream<'static, Note>,
+    pub(super) namespaces: Index<Namespace>,
+    pub(super) flavors: Index<ResourceFlavor>,
+    pub(super) cluster_queues: Index<ClusterQueue>,
+    pub(super) local_queues: Index<LocalQueue>,
+    workload_classes: Index<WorkloadPriorityClass>,
+    pod_classes: Index<PriorityClass>,
+    pub(super) workloads: Index<Workload>,
+    pub(super) jobs: Index<Job>,
+    pub(super) classes: Classes,
+    /// The Workloads that a Job owns.
+    pub(super) owned: FxHashMap<Uid, BTreeSet<Uid>>,
+    pub(super) lanes: Lanes,
+    pub(super) diagnostics: Diagnostics,
+    /// Decisions that wait for their object or for room in their lane.
+    decided: VecDeque<Decision>,
+    /// Decisions under way or waiting, for what is said when they land.
+    pub(super) under_way: FxHashMap<DecisionId, Decision>,
+    /// Jobs to look at.
+    pub(super) dirty: BTreeSet<Uid>,
+    /// Jobs whose last write did not land, with the number of attempts.
+    pub(super) troubled: FxHashMap<Uid, u32>,
+    /// When to try again what failed.
+    pub(super) retries: BTreeSet<(Timestamp, Retry)>,
+    /// What each Job was warned of, so that it is said once.
+    pub(super) warned: FxHashMap<Uid, String>,
+    pub(super) counts: Arc<RequestCounts>,
+    rules: ResourceRules,
+    managed: LabelSelector,
+    synced: bool,
+    pub(super) notes: u64,
+}
+
+/// Something to try again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Retry {
+    Decision(DecisionId),
+    Job(Uid),
+}
+
+impl Shell {
+    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
+        let Options { config, counts } = options;
+        let rules = config.resource_rules();
+        Self {
+            clock,
+            engine: Engine::new(),
+            news: watches::watch(&client),
+            unsupported: unsupported::watch(&client),
+            namespaces: Index::new("watching namespaces"),
+            flavors: Index::new("watching ResourceFlavors"),
+            cluster_queues: Index::new("watching ClusterQueues"),
+            local_queues: Index::new("watching LocalQueues"),
+            workload_classes: Index::new("watching WorkloadPriorityClasses"),
+            pod_classes: Index::new("watching PriorityClasses"),
+            workloads: Index::new("watching Workloads"),
+            jobs: Index::new("watching Jobs"),
+            classes: Classes::default(),
+            owned: FxHashMap::default(),
+            lanes: Lanes::new(client, Arc::clone(&counts)),
+            diagnostics: Diagnostics::default(),
+            decided: VecDeque::new(),
+            under_way: FxHashMap::default(),
+            dirty: BTreeSet::new(),
+            troubled: FxHashMap::default(),
+            retries: BTreeSet::new(),
+            warned: FxHashMap::default(),
+            counts,
+            rules,
+            managed: config.managed_jobs_namespace_selector,
+            synced: false,
+            notes: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        loop {
+            self.turn();
+            let wait = self.time_to_next_deadline();
+            tokio::select! {
+                biased;
+                Some(done) = self.lanes.next(), if !self.lanes.is_empty() => self.written(done),
+                news = self.news.next() => {
+                    for item in news.ok_or(Error::WatchEnded)? {
+                        self.observe(item)?;
+                    }
+                }
+                Some(note) = self.unsupported.next() => self.note(note),
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Takes in one thing that a watch said.
+    fn observe(&mut self, item: News) -> Result<(), Error> {
+        match item {
+            News::Namespace(item) => {
+                for change in self.namespaces.take(item)? {
+                    self.namespace_changed(change);
+                }
+            }
+            News::Flavor(item) => {
+                for change in self.flavors.take(item)? {
+                    self.flavor_changed(change);
+                }
+            }
+            News::ClusterQueue(item) => {
+                for change in self.cluster_queues.take(item)? {
+                    self.cluster_queue_changed(change);
+                }
+            }
+            News::LocalQueue(item) => {
+                for change in self.local_queues.take(item)? {
+                    self.local_queue_changed(change);
+                }
+            }
+            News::WorkloadPriorityClass(item) => {
+                for change in self.workload_classes.take(item)? {
+                    self.workload_class_changed(&change);
+                }
+            }
+            News::PriorityClass(item) => {
+                for change in self.pod_classes.take(item)? {
+                    self.pod_class_changed(&change);
+                }
+            }
+            News::Workload(item) => {
+                for change in self.workloads.take(item)? {
+                    self.workload_changed(change);
+                }
+            }
+            News::Job(item) => {
+                for change in self.jobs.take(item)? {
+                    self.job_changed(change);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, event: Event) {
+        let now = self.clock.now();
+        self.engine.apply(event, now);
+    }
+
+    fn namespace_changed(&mut self, change: Change<Namespace>) {
+        let event = match change {
+            Change::Applied(object) => Event::Namespace(records::namespace(&object)),
+            Change::Gone(object) => Event::NamespaceGone(object.name_any().into()),
+        };
+        self.apply(event);
+        // A namespace may have become one whose Jobs are managed.
+        self.dirty.extend(self.jobs.values().map(|job| uid_of(job.as_ref())));
+    }
+
+    fn flavor_changed(&mut self, change: Change<ResourceFlavor>) {
+        let event = match change {
+            Change::Applied(object) => Event::Flavor(records::flavor(&object).record),
+            Change::Gone(object) => Event::FlavorGone(object.name_any().into()),
+        };
+        self.apply(event);
+    }
+
+    fn cluster_queue_changed(&mut self, change: Change<ClusterQueue>) {
+        let event = match change {
+            Change::Applied(object) => Event::ClusterQueue(Box::new(records::cluster_queue(&object).record)),
+            Change::Gone(object) => {
+                self.diagnostics.queue_gone(&QueueRef::Cluster(object.name_any().into()));
+                Event::ClusterQueueGone(object.name_any().into())
+            }
+        };
+        self.apply(event);
+    }
+
+    fn local_queue_changed(&mut self, change: Change<LocalQueue>) {
+        let event = match change {
+            Change::Applied(object) => Event::LocalQueue(records::local_queue(&object).record),
+            Change::Gone(object) => {
+                let name = object_name(object.as_ref());
+                self.diagnostics.queue_gone(&QueueRef::Local(name.clone()));
+                Event::LocalQueueGone(name)
+            }
+        };
+        self.apply(event);
+    }
+
+    fn workload_class_changed(&mut self, change: &Change<WorkloadPriorityClass>) {
+        match change {
+            Change::Applied(class) => self.classes.set_workload_class(class),
+            Change::Gone(class) => {
+                self.classes.workload.remove(&class.name_any());
+            }
+        }
+        self.look_at_live_jobs();
+    }
+
+    fn pod_class_changed(&mut self, change: &Change<PriorityClass>) {
+        match change {
+            Change::Applied(class) => {
+                self.classes.pod.insert(class.name_any(), class.as_ref().into());
+            }
+            Change::Gone(class) => {
+                self.classes.pod.remove(&class.name_any());
+            }
+        }
+        self.look_at_live_jobs();
+    }
+
+    fn look_at_live_jobs(&mut self) {
+        let live = self.jobs.values().filter(|job| !jobs::JobView(job).has_ended());
+        self.dirty.extend(live.map(|job| uid_of(job.as_ref())));
+    }
+
+    pub(super) fn workload_changed(&mut self, change: Change<Workload>) {
+        match change {
+            Change::Applied(object) => {
+                let read = records::workload(&object, &self.rules);
+                if read.repaired {
+                    self.counts.repairs();
+                }
+                if let Some(owner) = &read.record.owner {
+                    self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
+                    self.dirty.insert(owner.clone());
+                }
+                self.apply(Event::Workload(Box::new(read.record)));
+            }
+            Change::Gone(object) => {
+                let uid = uid_of(object.as_ref());
+                let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+                if let Some(owner) = owner.map(|owner| Uid::from(owner.uid.as_str())) {
+                    if let Some(owned) = self.owned.get_mut(&owner) {
+                        owned.remove(&uid);
+                        if owned.is_empty() {
+                            self.owned.remove(&owner);
+                        }
+                    }
+                    self.dirty.insert(owner);
+                }
+                self.apply(Event::WorkloadGone(uid));
+            }
+        }
+    }
+
+    pub(super) fn job_changed(&mut self, change: Change<Job>) {
+        match change {
+            Change::Applied(job) => {
+                let uid = uid_of(job.as_ref());
+                self.dirty.insert(uid.clone());
+                self.apply(Event::Job(uid, jobs::facts(&job)));
+            }
+            Change::Gone(job) => {
+                let uid = uid_of(job.as_ref());
+                self.dirty.remove(&uid);
+                self.troubled.remove(&uid);
+                self.warned.remove(&uid);
+                self.apply(Event::JobGone(uid));
+            }
+        }
+    }
+
+    /// Whether Jobs of a namespace are ours.
+    pub(super) fn manages(&self, namespace: &str) -> bool {
+        let found = self.namespaces.named("", namespace);
+        found.is_some_and(|object| self.managed.matches(&records::namespace(object).labels))
+    }
+
+    /// Decides and sends, until there is nothing more to do before something happens.
+    fn turn(&mut self) {
+        if !self.synced {
+            self.synced = self.namespaces.is_complete()
+                && self.flavors.is_complete()
+                && self.cluster_queues.is_complete()
+                && self.local_queues.is_complete()
+                && self.workload_classes.is_complete()
+                && self.pod_classes.is_complete()
+                && self.workloads.is_complete()
+                && self.jobs.is_complete();
+            if !self.synced {
+                return;
+            }
+            self.apply(Event::Synced);
+        }
+        let now = self.clock.now();
+        self.pass_retries(now);
+        loop {
+            let budget = self.lanes.free_slots(Lane::Decisions).saturating_sub(self.decided.len());
+            let decisions = self.engine.decide(now, budget);
+            let is_quiet = decisions.is_empty() || budget == 0;
+            for decision in decisions {
+                self.take_decision(decision, now);
+            }
+            self.look_at_jobs();
+            self.send_decisions();
+            if is_quiet {
+                break;
+            }
+        }
+        for queue in self.engine.take_changed_queues() {
+            self.diagnostics.queue_changed(queue, now);
+        }
+        self.send_diagnostics(now);
+    }
+
+    fn take_decision(&mut self, decision: Decision, now: Timestamp) {
+        tracing::debug!(%decision, "decided");
+        if decision.action.is_diagnostic() {
+            self.diagnostics.report(decision.id, now);
+        } else {
+            self.decided.push_back(decision.clone());
+        }
+        self.under_way.insert(decision.id, decision);
+    }
+
+    /// Sends the decisions whose object is free.
+    fn send_decisions(&mut self) {
+        let mut held_up = FxHashSet::default();
+        for _ in 0..self.decided.len() {
+            let Some(decision) = self.decided.pop_front() else { break };
+            let target = Target::Workload(decision.uid.clone());
+            if self.lanes.is_busy(&target)
+                || self.lanes.free_slots(Lane::Decisions) == 0
+                || !held_up.insert(target.clone())
+            {
+                self.decided.push_back(decision);
+                continue;
+            }
+            self.send_workload_write(decision.id, Lane::Decisions);
+        }
+    }
+
+    fn pass_retries(&mut self, now: Timestamp) {
+        while self.retries.first().is_some_and(|(due, _)| *due <= now) {
+            match self.retries.pop_first() {
+                Some((_, Retry::Job(uid))) => {
+                    self.dirty.insert(uid);
+                }
+                Some((_, Retry::Decision(id))) => {
+                    if let Some(decision) = self.under_way.get(&id) {
+                        self.decided.push_back(decision.clone());
+                    }
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// Takes in how a write ended.
+    fn written(&mut self, done: Done) {
+        let Done { target, purpose, end } = done;
+        match purpose {
+            Purpose::Decision(id) => self.decision_written(id, end),
+            Purpose::JobStep(job) => self.job_step_written(&target, job, end),
+            Purpose::QueueStatus => match end {
+                End::Landed(answer) => self.take_answer(answer),
+                End::Conflict | End::Unknown => self.queue_status_failed(&target),
+                End::Refused(message) => tracing::warn!(message, "the API refuses a queue's status"),
+            },
+            Purpose::Note => {}
+        }
+    }
+
+    fn decision_written(&mut self, id: DecisionId, end: End) {
+        let now = self.clock.now();
+        let outcome = match end {
+            End::Landed(answer) => {
+                let Answer::Workload(object) = answer else { return };
+                let outcome = Outcome::Landed(version_of(object.as_ref()));
+                self.engine.apply(Event::Outcome(id, outcome), now);
+                if let Some(decision) = self.under_way.remove(&id) {
+                    self.say_landed(&decision, &object);
+                }
+                self.take_answer(Answer::Workload(object));
+                return;
+            }
+            End::Conflict => Outcome::Conflict,
+            End::Refused(message) => Outcome::Rejected(message),
+            End::Unknown => {
+                self.retries.insert((now.plus_millis(millis(wait_after(0))), Retry::Decision(id)));
+                self.engine.apply(Event::Outcome(id, Outcome::Unknown), now);
+                return;
+            }
+        };
+        self.under_way.remove(&id);
+        self.engine.apply(Event::Outcome(id, outcome), now);
+    }
+
+    /// An object as a write left it is news like any other.
+    pub(super) fn take_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Workload(object) => {
+                if let Some(change) = self.workloads.apply(*object) {
+                    self.workload_changed(change);
+                }
+            }
+            Answer::Job(object) => {
+                if let Some(change) = self.jobs.apply(*object) {
+                    self.job_changed(change);
+                }
+            }
+            Answer::ClusterQueue(object) => {
+                if let Some(change) = self.cluster_queues.apply(*object) {
+                    self.cluster_queue_changed(change);
+                }
+            }
+            Answer::LocalQueue(object) => {
+                if let Some(change) = self.local_queues.apply(*object) {
+                    self.local_queue_changed(change);
+                }
+            }
+            Answer::Nothing => {}
+        }
+    }
+
+    /// What is said when a decision has landed.
+    fn say_landed(&mut self, decision: &Decision, object: &Workload) {
+        let (reason, message) = match &decision.action {
+            Action::Admit(admission) => {
+                let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+                let message =
+                    format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
+                ("Admitted".to_owned(), message)
+            }
+            Action::Evict(reason) => (format!("EvictedDueTo{reason}"), reason.doc().meaning.to_owned()),
+            _ => return,
+        };
+        let about = object.object_ref(&());
+        self.note(Note { about, warning: false, reason, message });
+    }
+
+    pub(super) fn note(&mut self, note: Note) {
+        if self.diagnostics.note(note, self.clock.now()) {
+            self.counts.dropped();
+        }
+    }
+
+    fn time_to_next_deadline(&self) -> Option<Duration> {
+        /// What is due but has to wait for room is looked at again when a write ends, or after this.
+        const LOOK_AGAIN: i64 = 20_000_000;
+        let now = self.clock.now();
+        let until = |at: Timestamp, least: i64| at.nanos_since(now).max(least);
+        let engine = self.engine.next_deadline().map(|at| until(at, 0));
+        let retry = self.retries.first().map(|(at, _)| until(*at, 0));
+        let diagnostics = self.diagnostics.next_deadline().map(|at| until(at, LOOK_AGAIN));
+        let nanos = engine.into_iter().chain(retry).chain(diagnostics).min()?;
+        Some(Duration::from_nanos(nanos.unsigned_abs()))
+    }
+}
+
+/// Namespace and name of an object.
+pub(super) fn object_name<K: Resource>(object: &K) -> ObjectName {
+    ObjectName::new(object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+pub(super) fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+async fn sleep(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,109 @@
+//! What the engine would say of a cluster as it is now: list, rebuild, explain.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use gangway_admission::{Engine, Event, Explanation};
+use gangway_api::config::Configuration;
+use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
+use gangway_api::records;
+use gangway_model::{Clock, Uid};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::Error;
+use super::index::uid_of;
+use super::jobs;
+
+/// A cluster at one moment, as the engine sees it.
+pub struct Snapshot {
+    engine: Engine,
+    jobs: Vec<Job>,
+    workloads: Vec<Workload>,
+}
+
+/// What there is to say of a Job.
+#[derive(Debug)]
+pub enum Explained {
+    /// There is no Job of that name.
+    NoSuchJob,
+    /// It names no queue, so nobody looks after it.
+    NotQueued,
+    /// No Workload stands for it yet.
+    NoWorkload,
+    /// Where its Workload is and why.
+    Workload(Explanation),
+}
+
+/// Enough for every Workload to be evaluated.
+const WHOLE_BUDGET: usize = usize::MAX;
+
+impl Snapshot {
+    /// Reads a cluster and evaluates what waits there, without writing anything.
+    ///
+    /// # Errors
+    ///
+    /// If something cannot be listed.
+    pub async fn read(client: Client, clock: Arc<dyn Clock>, config: &Configuration) -> Result<Self, Error> {
+        let rules = config.resource_rules();
+        let now = clock.now();
+        let mut engine = Engine::new();
+        for object in list::<Namespace>(&client, "namespaces").await? {
+            engine.apply(Event::Namespace(records::namespace(&object)), now);
+        }
+        for object in list::<ResourceFlavor>(&client, "ResourceFlavors").await? {
+            engine.apply(Event::Flavor(records::flavor(&object).record), now);
+        }
+        for object in list::<ClusterQueue>(&client, "ClusterQueues").await? {
+            engine.apply(Event::ClusterQueue(Box::new(records::cluster_queue(&object).record)), now);
+        }
+        for object in list::<LocalQueue>(&client, "LocalQueues").await? {
+            engine.apply(Event::LocalQueue(records::local_queue(&object).record), now);
+        }
+        let jobs = list::<Job>(&client, "Jobs").await?;
+        for job in &jobs {
+            engine.apply(Event::Job(uid_of(job), jobs::facts(job)), now);
+        }
+        let workloads = list::<Workload>(&client, "Workloads").await?;
+        for object in &workloads {
+            engine.apply(Event::Workload(Box::new(records::workload(object, &rules).record)), now);
+        }
+        engine.apply(Event::Synced, now);
+        // The decisions themselves are not wanted, only the evaluation that they come from.
+        drop(engine.decide(now, WHOLE_BUDGET));
+        Ok(Self { engine, jobs, workloads })
+    }
+
+    /// Where the Workload of a Job is and why.
+    pub fn explain_job(&self, namespace: &str, name: &str) -> Explained {
+        let is_named = |job: &&Job| job.name_any() == name && job.namespace().as_deref() == Some(namespace);
+        let Some(job) = self.jobs.iter().find(is_named) else { return Explained::NoSuchJob };
+        if jobs::queue_name(job).is_none() {
+            return Explained::NotQueued;
+        }
+        let owner: Uid = uid_of(job);
+        let is_owned = |workload: &&Workload| {
+            workload.owner_references().iter().any(|reference| reference.uid == owner.as_str())
+        };
+        let explanation =
+            self.workloads.iter().find(is_owned).and_then(|workload| self.engine.explain(&uid_of(workload)));
+        explanation.map_or(Explained::NoWorkload, Explained::Workload)
+    }
+
+    /// The engine, for other questions.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+async fn list<K>(client: &Client, what: &'static str) -> Result<Vec<K>, Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let found = api.list(&ListParams::default()).await;
+    found.map(|list| list.items).map_err(|source| Error::List { what, source: Box::new(source) })
+}

@@ -1,0 +1,59 @@
+//! News from the API: one stream of everything that is watched.
+
+use std::fmt::Debug;
+
+use futures::stream::{BoxStream, SelectAll};
+use futures::{StreamExt, stream};
+use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::trouble::Waits;
+
+type Item<K> = Result<watcher::Event<K>, watcher::Error>;
+
+/// One thing that a watch said.
+pub(super) enum News {
+    Namespace(Item<Namespace>),
+    Flavor(Item<ResourceFlavor>),
+    ClusterQueue(Item<ClusterQueue>),
+    LocalQueue(Item<LocalQueue>),
+    WorkloadPriorityClass(Item<WorkloadPriorityClass>),
+    PriorityClass(Item<PriorityClass>),
+    Workload(Item<Workload>),
+    Job(Item<Job>),
+}
+
+/// Items that are there already are taken together, so that a burst is decided on once.
+const MOST_ITEMS_AT_ONCE: usize = 1024;
+
+/// All watches as one stream.
+pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<News>> {
+    let mut all: SelectAll<BoxStream<'static, News>> = stream::SelectAll::new();
+    all.push(watch_kind(client, News::Namespace));
+    all.push(watch_kind(client, News::Flavor));
+    all.push(watch_kind(client, News::ClusterQueue));
+    all.push(watch_kind(client, News::LocalQueue));
+    all.push(watch_kind(client, News::WorkloadPriorityClass));
+    all.push(watch_kind(client, News::PriorityClass));
+    all.push(watch_kind(client, News::Workload));
+    all.push(watch_kind(client, News::Job));
+    all.ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
+}
+
+fn watch_kind<K>(client: &Client, news: fn(Item<K>) -> News) -> BoxStream<'static, News>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let watch = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
+    watch.backoff(Waits::default()).map(move |item| news(item.map(without_managed_fields))).boxed()
+}
+
+/// Nobody reads managed fields, and they are a good part of an object.
+fn without_managed_fields<K: Resource>(event: watcher::Event<K>) -> watcher::Event<K> {
+    event.modify(|object| object.meta_mut().managed_fields = None)
+}

@@ -1,0 +1,4 @@
+//! The controllers on the embedded API.
+
+mod pods;
+mod workloads;
