@@ -25,6 +25,7 @@ impl Engine {
     pub fn check(&self) -> Result<(), Violation> {
         self.check_tallies()?;
         self.check_places()?;
+        self.check_indexes()?;
         for (name, queue) in &self.memory.queues {
             queue.check().map_err(|problem| Violation(format!("ClusterQueue {name}: {problem}")))?;
         }
@@ -95,6 +96,37 @@ impl Engine {
         }
         if self.memory.shapes.len() > placed {
             return Err(Violation("a shape is kept that nobody has".into()));
+        }
+        Ok(())
+    }
+
+    /// What is found by name, by Job, by decision and by time is what the records and tracks say.
+    fn check_indexes(&self) -> Result<(), Violation> {
+        let (durable, memory) = (&self.durable, &self.memory);
+        let named: usize = memory.by_local_queue.values().map(|members| members.len()).sum();
+        let owned: usize = memory.by_owner.values().map(|members| members.len()).sum();
+        let with_owner = durable.workloads.values().filter(|workload| workload.owner.is_some()).count();
+        if named != durable.workloads.len() || owned != with_owner {
+            return Err(Violation("Workloads by LocalQueue or by Job differ from the Workloads".into()));
+        }
+        let mut writes = 0;
+        let mut deadlines = 0;
+        for (uid, track) in &memory.tracks {
+            for write in [&track.decision, &track.report].into_iter().flatten() {
+                writes += 1;
+                if memory.under_way.get(&write.id) != Some(uid) {
+                    return Err(Violation(format!("decision {} of {uid} is not known", write.id.0)));
+                }
+            }
+            if let Some(at) = track.deadline {
+                deadlines += 1;
+                if !memory.deadlines.contains(&(at, uid.clone())) {
+                    return Err(Violation(format!("the deadline of {uid} is not known")));
+                }
+            }
+        }
+        if writes != memory.under_way.len() || deadlines != memory.deadlines.len() {
+            return Err(Violation("a decision or a deadline is kept that no Workload has".into()));
         }
         Ok(())
     }

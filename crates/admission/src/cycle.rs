@@ -44,8 +44,13 @@ impl Engine {
         now: Timestamp,
         decisions: &mut Vec<Decision>,
     ) {
-        self.memory.evaluations += 1;
-        match self.nominate(uid, name) {
+        let admission = if self.memory.tracks.get(uid).is_some_and(|track| track.stale.is_some()) {
+            Err(NoFit::changed())
+        } else {
+            self.memory.evaluations += 1;
+            self.nominate(uid, name)
+        };
+        match admission {
             Ok(admission) => {
                 let state = lifecycle::admitted(&self.durable.workloads[uid], admission.clone(), now);
                 decisions.push(self.book(uid, Action::Admit(admission), state));

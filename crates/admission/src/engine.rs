@@ -187,7 +187,10 @@ impl Engine {
             None => self.durable.jobs.remove(&uid).is_some(),
         };
         if changed {
-            self.memory.touched.extend(self.memory.by_owner.get(&uid).into_iter().flatten().cloned());
+            let owned: Vec<Uid> = self.memory.by_owner.get(&uid).into_iter().flatten().cloned().collect();
+            for workload in owned {
+                self.reindex(&workload);
+            }
         }
     }
 
@@ -209,11 +212,9 @@ impl Engine {
         if let Some(owner) = &workload.owner {
             self.memory.by_owner.entry(owner.clone()).or_default().insert(uid.clone());
         }
-        let track = self.memory.tracks.entry(uid.clone()).or_default();
-        if track.stale.is_some_and(|stale| workload.version > stale) {
-            track.stale = None;
-        }
+        self.memory.tracks.entry(uid.clone()).or_default();
         self.durable.workloads.insert(uid.clone(), workload);
+        self.end_staleness(&uid);
         self.reindex(&uid);
     }
 
@@ -232,6 +233,16 @@ impl Engine {
             if void && let Some(write) = under_way.take() {
                 self.memory.under_way.remove(&write.id);
             }
+        }
+    }
+
+    /// A newer version than the one that met a conflict is known.
+    fn end_staleness(&mut self, uid: &Uid) {
+        let Some(version) = self.durable.workloads.get(uid).map(|workload| workload.version) else { return };
+        let Some(track) = self.memory.tracks.get_mut(uid) else { return };
+        if track.stale.take_if(|stale| version > *stale).is_some() {
+            // So that it comes back as somebody who was not evaluated yet.
+            self.leave_queue(uid);
         }
     }
 
@@ -280,12 +291,12 @@ impl Engine {
         } else {
             (&mut track.report, &mut track.report_refused)
         };
-        if outcome == Outcome::Unknown {
-            if let Some(write) = slot.as_mut() {
-                write.unknown = true;
-                if write.sent_on.is_none_or(|version| workload.version <= version) {
-                    return;
-                }
+        if outcome == Outcome::Unknown
+            && let Some(write) = slot.as_mut()
+        {
+            write.unknown = true;
+            if write.sent_on.is_none_or(|version| workload.version <= version) {
+                return;
             }
         }
         let Some(write) = slot.take() else { return };
@@ -309,6 +320,7 @@ impl Engine {
                 *refused = Some(Refused::again(message, before, now));
             }
         }
+        self.end_staleness(&uid);
         self.reindex(&uid);
     }
 
@@ -320,6 +332,7 @@ impl Engine {
         self.memory.touched.insert(uid.clone());
         self.memory.unreported.insert(uid.clone());
         self.set_deadline(uid);
+        self.forget_failed_start(uid);
         let place = self.take_place(uid);
         let stays = self.memory.tracks.get(uid).is_some_and(|track| track.place == place);
         if stays {
@@ -334,6 +347,14 @@ impl Engine {
         queue.insert(place.key.clone(), place.shape);
         self.memory.ready.insert(place.queue.clone());
         track.place = Some(place);
+    }
+
+    /// That a Job cannot start was said of the quota that its Workload had: other quota is another try.
+    fn forget_failed_start(&mut self, uid: &Uid) {
+        let may_run = self.durable.workloads.get(uid).is_some_and(|workload| workload.state.may_run());
+        if let Some(track) = self.memory.tracks.get_mut(uid).filter(|_| !may_run) {
+            track.unstartable = None;
+        }
     }
 
     fn set_deadline(&mut self, uid: &Uid) {
@@ -355,12 +376,18 @@ impl Engine {
         let workload = self.durable.workloads.get(uid)?;
         let track = self.memory.tracks.get(uid)?;
         let State::Pending(pending) = &workload.state else { return None };
-        let may_queue = track.may_decide()
+        let queue = self.durable.cluster_queue_of(workload)?;
+        // A strict queue waits for its first even while nobody knows what the first asks for.
+        let is_strict = self.memory.queues.get(queue).is_some_and(|queue| queue.is_strict());
+        let may_queue = (track.may_decide() || is_strict && track.is_only_stale())
             && !workload.deleting
             && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible)
             && lifecycle::due(&self.durable, workload, Timestamp::EPOCH).is_none()
             && self.durable.standing(workload).is_none();
-        let queue = self.durable.cluster_queue_of(workload).filter(|_| may_queue)?.clone();
+        if !may_queue {
+            return None;
+        }
+        let queue = queue.clone();
         let key = QueueKey {
             priority: Reverse(workload.priority),
             at: queue_order_time(workload),
@@ -529,6 +556,7 @@ impl Engine {
         if is_report && (report.is_none() || track.decision.is_some()) {
             track.report = None;
             self.memory.under_way.remove(&id);
+            self.memory.unreported.insert(uid);
             return None;
         }
         let slot = if is_report { &mut track.report } else { &mut track.decision };

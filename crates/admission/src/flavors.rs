@@ -22,6 +22,14 @@ pub struct NoFit {
     pub trace: Vec<FlavorTrace>,
 }
 
+impl NoFit {
+    /// Its object has changed, and the change was not seen yet: nobody knows whether it fits.
+    pub(crate) fn changed() -> Self {
+        let message = "The Workload has just changed".to_owned();
+        Self { reason: PendingReason::PendingEvaluation, message, trace: Vec::new() }
+    }
+}
+
 /// A flavor that was considered for a podSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlavorTrace {

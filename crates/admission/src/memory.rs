@@ -89,6 +89,11 @@ impl Track {
         self.decision.is_none() && self.stale.is_none() && self.waits_after_refusal().is_none()
     }
 
+    /// Whether something could be decided if the change of its object were known.
+    pub(crate) fn is_only_stale(&self) -> bool {
+        self.decision.is_none() && self.stale.is_some() && self.waits_after_refusal().is_none()
+    }
+
     /// The refusal after which it waits before it is tried again.
     pub(crate) fn waits_after_refusal(&self) -> Option<&Refused> {
         self.refused.as_ref().filter(|refused| refused.retry_at.is_some())

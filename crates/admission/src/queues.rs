@@ -24,6 +24,8 @@ struct Lane {
     members: BTreeSet<QueueKey>,
     /// Why none of them fits, since the first of them was evaluated.
     parked: Option<Arc<NoFit>>,
+    /// Why none of them fitted when that was last found: what its members have reported.
+    reported: Option<PendingReason>,
 }
 
 /// The Workloads that wait in one ClusterQueue.
@@ -35,6 +37,8 @@ pub(crate) struct PendingQueue {
     heads: BTreeMap<QueueKey, ShapeId>,
     /// StrictFIFO only: the first does not fit, and so nobody is tried.
     blocked: Option<(QueueKey, Arc<NoFit>)>,
+    /// StrictFIFO only: who held up the others last.
+    last_blocked: Option<Uid>,
 }
 
 impl PendingQueue {
@@ -43,6 +47,10 @@ impl PendingQueue {
             self.strict = strict;
             self.wake(|_| true);
         }
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strict
     }
 
     pub(crate) fn insert(&mut self, key: QueueKey, shape: ShapeId) {
@@ -87,19 +95,26 @@ impl PendingQueue {
 
     /// The head does not fit. In a strict queue that holds up everybody, otherwise its shape.
     ///
-    /// Says whose waiting reason may have changed by this.
+    /// Says whose waiting reason may have changed by this. Who came since is not among them: a newcomer
+    /// has yet to report anyway.
     pub(crate) fn set_aside(&mut self, no_fit: NoFit) -> Vec<Uid> {
         let Some((key, shape)) = self.heads.first_key_value().map(|(k, s)| (k.clone(), *s)) else {
             return Vec::new();
         };
         let no_fit = Arc::new(no_fit);
         if self.strict {
+            let first = key.uid.clone();
+            let before = self.last_blocked.replace(first.clone()).filter(|before| *before != first);
             self.blocked = Some((key, no_fit));
-            return self.members().map(|key| key.uid.clone()).collect();
+            return before.into_iter().chain([first]).collect();
         }
         self.heads.remove(&key);
         let Some(lane) = self.lanes.get_mut(&shape) else { return Vec::new() };
+        let is_known = lane.reported.replace(no_fit.reason) == Some(no_fit.reason);
         lane.parked = Some(no_fit);
+        if is_known {
+            return Vec::new();
+        }
         lane.members.iter().map(|key| key.uid.clone()).collect()
     }
 

@@ -36,6 +36,8 @@ impl Usage {
 
     fn book(&mut self, admission: &Admission, sign: i64) {
         for (flavor, resource, value) in admission.usage() {
+            // Whatever somebody wrote into an object, nobody gets credit.
+            let value = value.max(0);
             self.add_wide(flavor, resource, i128::from(value) * i128::from(sign));
         }
     }
@@ -125,4 +127,43 @@ fn by_flavor(usage: &Usage, queue: Option<&ClusterQueue>) -> Vec<FlavorUsage> {
         }
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use gangway_model::Requests;
+    use gangway_model::workload::Assignment;
+
+    use super::*;
+
+    fn admission(cpu: i64) -> Admission {
+        let usage: Requests = [("cpu".into(), cpu)].into_iter().collect();
+        let flavors = vec![("cpu".into(), "f".into())];
+        let assignment = Assignment { name: "main".into(), flavors, usage, count: 1 };
+        Admission { cluster_queue: "cq".into(), pod_sets: vec![assignment] }
+    }
+
+    fn used(usage: &Usage) -> i64 {
+        usage.get(&"f".into(), &"cpu".into())
+    }
+
+    #[test]
+    fn what_saturates_is_given_back_exactly() {
+        let mut usage = Usage::default();
+        let huge = admission(i64::MAX - 1);
+        usage.book(&huge, 1);
+        usage.book(&huge, 1);
+        assert_eq!(used(&usage), i64::MAX);
+        usage.book(&huge, -1);
+        assert_eq!(used(&usage), i64::MAX - 1);
+        usage.book(&huge, -1);
+        assert_eq!(usage, Usage::NOTHING);
+    }
+
+    #[test]
+    fn nobody_gets_credit() {
+        let mut usage = Usage::default();
+        usage.book(&admission(-5), 1);
+        assert_eq!(usage, Usage::NOTHING);
+    }
 }

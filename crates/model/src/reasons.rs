@@ -148,15 +148,12 @@ reasons! {
 
     /// The reasons of Events that are not the reason of a condition.
     EventReason {
-        QuotaReserved: "On a Workload: quota is set aside for it.", "";
         Admitted: "On a Workload: it may start.", "";
         Started: "On a Job: it was unsuspended on the flavor that the message names.", "";
         Suspended: "On a Job: it ran without admission and was suspended.", "";
         Stopped: "On a Job: it was suspended because its Workload lost its quota.", "";
-        CreatedWorkload: "On a Job: the Workload that stands for it was created.", "";
         UpdatedWorkload: "On a Job: its Workload was changed to follow it.", "";
         DeletedWorkload: "On a Job: a Workload that no longer describes it was deleted.", "";
-        FinishedWorkload: "On a Job: its Workload has ended.", "";
         WorkloadPriorityClassNotFound: "On a Job: the WorkloadPriorityClass that it names does not exist.", "The class is created.";
         UnsupportedKind: "On an object with a queue name whose kind is not supported yet.", "";
         UnsupportedJob: "On a Job with a queue name that asks for something not supported yet.", "";

@@ -1,4 +1,5 @@
 //! Tests of the whole: the rules of the repository and the end-to-end suite.
 
+mod docs;
 mod e2e;
 mod tidy;

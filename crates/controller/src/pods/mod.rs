@@ -142,10 +142,10 @@ impl Shell {
         for item in items {
             let events = match item {
                 Item::Pod(item) => {
-                    if let Ok(event) = &item {
+                    if let Ok(event) = item.as_ref() {
                         self.note_status(event);
                     }
-                    self.pods.take(item)?
+                    self.pods.take(*item)?
                 }
                 Item::Node(item) => self.nodes.take(item)?,
             };

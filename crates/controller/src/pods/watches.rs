@@ -19,7 +19,7 @@ const MOST_ITEMS_AT_ONCE: usize = 1024;
 
 /// One thing that a watch said.
 pub(super) enum Item {
-    Pod(Result<watcher::Event<Pod>, watcher::Error>),
+    Pod(Box<Result<watcher::Event<Pod>, watcher::Error>>),
     Node(Result<watcher::Event<Node>, watcher::Error>),
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Item {
 pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<Item>> {
     let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default());
     let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default());
-    let pods = pods.backoff(Waits::default()).map(Item::Pod);
+    let pods = pods.backoff(Waits::default()).map(|item| Item::Pod(Box::new(item)));
     let nodes = nodes.backoff(Waits::default()).map(Item::Node);
     stream::select(pods, nodes).ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
 }

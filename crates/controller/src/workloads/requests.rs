@@ -117,17 +117,19 @@ impl Shell {
                 Ok(Answer::Workload(Box::new(object)))
             }
             .boxed(),
-            Step::UpdateWorkload { name, patch } => async move {
-                let object = workloads.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                Ok(Answer::Workload(Box::new(object)))
+            Step::UpdateWorkload { name, patch } => {
+                self.say_of_job(
+                    job,
+                    EventReason::UpdatedWorkload,
+                    format!("Workload {name} follows the Job"),
+                );
+                merge_patch(workloads, name, patch, |object| Answer::Workload(Box::new(object)))
             }
-            .boxed(),
-            Step::DeleteWorkload { name, uid } => async move {
-                let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
-                let params = DeleteParams { preconditions, ..DeleteParams::background() };
-                workloads.delete(&name, &params).await.map(|_| Answer::Nothing)
+            Step::DeleteWorkload { name, uid } => {
+                let message = format!("Workload {name} does not describe the Job");
+                self.say_of_job(job, EventReason::DeletedWorkload, message);
+                delete(workloads, name, uid)
             }
-            .boxed(),
             Step::Start { patch, message } => {
                 self.say_of_job(job, EventReason::Started, message);
                 json_patch(jobs, name, patch)
@@ -135,11 +137,7 @@ impl Shell {
             Step::Suspend { reason, message } => {
                 self.say_of_job(job, reason, message);
                 let patch = json!({"metadata": {"uid": job.uid()}, "spec": {"suspend": true}});
-                async move {
-                    let object = jobs.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-                    Ok(Answer::Job(Box::new(object)))
-                }
-                .boxed()
+                merge_patch(jobs, name, patch, |object| Answer::Job(Box::new(object)))
             }
             Step::Restore { patch } => json_patch(jobs, name, patch),
         };
@@ -278,6 +276,19 @@ impl Shell {
         };
         self.lanes.send(Lane::Diagnostics, Target::Event, Purpose::Note, request.boxed());
     }
+}
+
+fn merge_patch<K>(api: Api<K>, name: String, patch: Value, answer: fn(K) -> Answer) -> Request
+where
+    K: Clone + Debug + DeserializeOwned + 'static,
+{
+    async move { api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.map(answer) }.boxed()
+}
+
+fn delete(workloads: Api<Workload>, name: String, uid: String) -> Request {
+    let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::background() };
+    async move { workloads.delete(&name, &params).await.map(|_| Answer::Nothing) }.boxed()
 }
 
 /// A JSON patch of a Job. What it tests has changed in the meantime if it is refused.

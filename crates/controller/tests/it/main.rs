@@ -1,4 +1,5 @@
 //! The controllers on the embedded API.
 
+mod connection;
 mod pods;
 mod workloads;

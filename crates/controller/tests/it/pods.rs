@@ -4,22 +4,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use gangway_apiserver::{ApiServer, ResponseBody};
+use gangway_apiserver::ApiServer;
 use gangway_controller::pods::{BindCounts, BindCountsSnapshot, Options, run};
 use gangway_model::{Clock, ManualClock, Timestamp};
-use http::{Request, Response};
+use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+
+use crate::connection::{Connection, Fault, TokioClock};
 
 /// Longer than any wait of the scheduler.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,85 +108,8 @@ fn waiting_message(pod: &Pod) -> Option<&str> {
     (condition.reason.as_deref() == Some("Unschedulable")).then_some(condition.message.as_deref())?
 }
 
-/// A clock that moves with tokio's paused time.
-struct TokioClock {
-    start: tokio::time::Instant,
-}
-
-impl TokioClock {
-    fn new() -> Self {
-        Self { start: tokio::time::Instant::now() }
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        let elapsed = self.start.elapsed().as_millis();
-        Timestamp::from_seconds(1_700_000_000).plus_millis(i64::try_from(elapsed).expect("a short test"))
-    }
-}
-
-/// What happens to one binding on its way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Fault {
-    None,
-    /// It never reaches the server.
-    Lost,
-    /// It lands, and the answer is lost.
-    AnswerLost,
-    /// Neither it nor anything after it arrives.
-    CutOff,
-}
-
-type FaultOf = Arc<dyn Fn(usize) -> Fault + Send + Sync>;
-
-/// A connection whose nth binding (from 0) has the fault that `fault_of` says.
-#[derive(Clone)]
-struct Connection {
-    server: ApiServer,
-    bindings: Arc<AtomicUsize>,
-    fault_of: FaultOf,
-    cut: Arc<tokio::sync::Notify>,
-}
-
-impl Connection {
-    fn new(server: &ApiServer, fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Self {
-        let (bindings, cut) = (Arc::default(), Arc::default());
-        Self { server: server.clone(), bindings, fault_of: Arc::new(fault_of), cut }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.clone(), "default")
-    }
-}
-
-impl tower::Service<Request<Body>> for Connection {
-    type Response = Response<ResponseBody>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let fault = if request.uri().path().ends_with("/binding") {
-            (self.fault_of)(self.bindings.fetch_add(1, Ordering::SeqCst))
-        } else {
-            Fault::None
-        };
-        if fault == Fault::CutOff {
-            self.cut.notify_one();
-            return futures::future::pending().boxed();
-        }
-        let answer = (fault != Fault::Lost).then(|| self.server.call(request));
-        async move {
-            let broken = || std::io::Error::other("the connection broke");
-            let answer = answer.ok_or_else(broken)?.await.expect("the server cannot fail");
-            if fault == Fault::AnswerLost { Err(broken()) } else { Ok(answer) }
-        }
-        .boxed()
-    }
+fn is_binding(request: &Request<Body>) -> bool {
+    request.uri().path().ends_with("/binding")
 }
 
 fn names(count: usize) -> impl Iterator<Item = String> + Clone {
@@ -280,7 +202,11 @@ async fn a_restart_after_every_nth_binding_binds_nothing_twice() {
             world.create_pod(&name, "1", json!({})).await;
         }
         let first =
-            Connection::new(&world.server, move |n| if n >= cut_at { Fault::CutOff } else { Fault::None });
+            Connection::new(
+                &world.server,
+                is_binding,
+                move |n| if n >= cut_at { Fault::CutOff } else { Fault::None },
+            );
         if cut_at < PODS {
             tokio::select! {
                 () = world.scheduler(first.client()) => {}
@@ -320,7 +246,7 @@ async fn lost_requests_and_lost_answers_are_found_out() {
     for name in names(PODS) {
         world.create_pod(&name, "1", json!({})).await;
     }
-    let connection = Connection::new(&world.server, |n| match n {
+    let connection = Connection::new(&world.server, is_binding, |n| match n {
         0 | 6 => Fault::Lost,
         2 | 4 => Fault::AnswerLost,
         _ => Fault::None,

@@ -12,14 +12,21 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::world::{World, install_crds};
+use super::world::{FAKE_NODES, World, install_crds};
 use crate::tidy::workspace_root;
 
 const GANGWAY: &str = env!("CARGO_BIN_EXE_gangway");
 
-/// Gangway's parts on a cluster. The fake nodes have room for the pods of all scenarios at once.
-const PARTS: &[(&str, &[&str])] =
-    &[("controller", &["controller"]), ("scheduler", &["scheduler"]), ("node", &["node", "--fake", "3"])];
+/// Gangway's parts on a cluster.
+const PARTS: &[(&str, &[&str])] = &[
+    ("controller", &["controller"]),
+    ("scheduler", &["scheduler"]),
+    ("node", &["node", "--fake", FAKE_NODES]),
+];
+
+/// How long a scenario waits for any one thing. The garbage collector of a real control plane takes up to
+/// 30 s to notice that there is a new kind of object, and deletes none of that kind before.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lines of each part's log that a failure shows.
 const LOG_LINES: usize = 60;
@@ -58,7 +65,7 @@ impl Cluster {
             let part = self.start_part(name, arguments)?;
             self.parts.push((name, part));
         }
-        Ok(World { client, api: "a real API server", patience: Duration::from_secs(30) })
+        Ok(World { client, api: "a real API server", patience: PATIENCE })
     }
 
     fn start_part(&self, name: &str, arguments: &[&str]) -> Result<Child> {

@@ -31,8 +31,9 @@ const SUITE_MAX: Duration = Duration::from_secs(8 * 60);
 #[test]
 fn embedded() {
     world::block_on(async {
-        let world = embedded::start().await.expect("the embedded world starts");
+        let (world, stack) = embedded::start().await.expect("the embedded world starts");
         assert!(run_all(&world).await, "scenarios failed on {}", world.api);
+        stack.stop().await;
     });
 }
 

@@ -9,6 +9,9 @@ pub const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
 /// The label by which the Job controller marks the pods of a Job.
 pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
+/// The annotation that tells a fake node when a pod ends by itself.
+const RUN_FOR: &str = "fake.gangway.dev/run-for";
+
 /// A condition as the scenarios compare it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
@@ -56,6 +59,11 @@ pub fn is_controlled_by(object: &Value, owner: &Value) -> bool {
 /// The flavor that the first pod set got for `resource`.
 pub fn assigned_flavor<'a>(workload: &'a Value, resource: &str) -> &'a str {
     workload["status"]["admission"]["podSetAssignments"][0]["flavors"][resource].as_str().unwrap_or_default()
+}
+
+/// Whether an event is about the object of this kind and name.
+pub fn is_about(event: &Value, kind: &str, name: &str) -> bool {
+    event["involvedObject"]["kind"] == kind && event["involvedObject"]["name"] == name
 }
 
 /// A Job of a queue. Its pods run until a scenario ends them.
@@ -130,7 +138,7 @@ impl Job {
             "metadata": { "name": self.name, "labels": labels },
             "spec": {
                 "suspend": self.suspend, "parallelism": self.pods, "completions": self.pods, "backoffLimit": 0,
-                "template": { "spec": {
+                "template": { "metadata": { "annotations": { RUN_FOR: "forever" } }, "spec": {
                     "schedulerName": "gangway", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
                     "containers": [container],
                 } },

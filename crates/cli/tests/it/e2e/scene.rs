@@ -68,15 +68,7 @@ impl Scene {
 
     /// The message with which the API refuses to create the objects.
     pub async fn refusal(&self, yaml: &str) -> Result<String> {
-        match self.create(yaml).await {
-            Ok(()) => bail!("this was not refused: {yaml}"),
-            Err(error) => match error.downcast_ref::<kube::Error>() {
-                Some(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-                    Ok(status.message.clone())
-                }
-                _ => Err(error),
-            },
-        }
+        refusal(self.create(yaml).await).with_context(|| format!("this is not valid: {yaml}"))
     }
 
     /// Merges `change` into an object.
@@ -86,6 +78,14 @@ impl Scene {
         Ok(serde_json::to_value(
             patched.with_context(|| format!("patch {} {name} with {change}", kind.kind))?,
         )?)
+    }
+
+    /// Puts another spec in the place of the one that an object has.
+    pub async fn replace_spec(&self, kind: Kind, name: &str, spec: &Value) -> Result<()> {
+        let api = kind.api(&self.client, &self.name);
+        let change = serde_json::from_value(json!([{ "op": "replace", "path": "/spec", "value": spec }]))?;
+        let patched = api.patch(name, &PatchParams::default(), &Patch::Json::<()>(change)).await;
+        patched.with_context(|| format!("replace the spec of {} {name}", kind.kind)).map(|_| ())
     }
 
     /// Merges `change` into the status of an object.
@@ -158,5 +158,16 @@ impl Scene {
             }
         }
         bail!("the watch of {} ended", kind.kind)
+    }
+}
+
+/// The message with which the API refused a request as bad; an error if it did not.
+pub fn refusal<T>(answer: Result<T>) -> Result<String> {
+    let Err(error) = answer else { bail!("this was not refused") };
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            Ok(status.message.clone())
+        }
+        _ => Err(error),
     }
 }

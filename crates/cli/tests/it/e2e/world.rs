@@ -11,6 +11,14 @@ use serde_json::Value;
 use super::kinds::CRD;
 use super::objects::condition;
 
+/// The nodes of every world, in the words of `gangway node --fake`: room for the pods of all scenarios at once,
+/// and nodes for the flavors of `second_flavor` and `two_resource_groups`.
+pub const FAKE_NODES: &str = "count=3,cpu=1000;\
+    name=first,cpu=1000,label:second-flavor=first;\
+    name=second,cpu=1000,label:second-flavor=second,taint:second-flavor=spot:NoSchedule;\
+    name=big,cpu=1000,example.com/gpu=8,\
+    label:two-resource-groups/processors=new,label:two-resource-groups/accelerators=big";
+
 /// A Kubernetes API with Gangway at work on it.
 pub struct World {
     pub client: Client,

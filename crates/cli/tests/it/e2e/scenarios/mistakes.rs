@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::e2e::kinds::{EVENT, LOCAL_QUEUE};
-use crate::e2e::objects::{Job, QUEUE_NAME};
+use crate::e2e::kinds::{EVENT, LOCAL_QUEUE, POD};
+use crate::e2e::objects::{Job, QUEUE_NAME, is_about};
 use crate::e2e::scene::Scene;
 
 /// A ClusterQueue with one flavor, of whose spec one line is put in.
@@ -57,7 +57,7 @@ pub async fn unsupported_kind_is_said(scene: &Scene) -> Result<()> {
     scene.create_object(pod).await?;
     let found = scene.until(EVENT, "a Warning about Pod lonely", |events| {
         let mut warnings = events.values().filter(|event| event["type"] == "Warning");
-        warnings.find(|event| event["involvedObject"]["name"] == "lonely").cloned()
+        warnings.find(|event| is_about(event, POD.kind, "lonely")).cloned()
     });
     let event = found.await?;
     let message = event["message"].as_str().unwrap_or_default();

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::e2e::kinds::{FLAVOR, JOB, WORKLOAD};
+use crate::e2e::kinds::{FLAVOR, JOB, POD, WORKLOAD};
 use crate::e2e::objects::{Job, assigned_flavor, condition, name};
 use crate::e2e::scene::Scene;
 
@@ -37,6 +37,15 @@ pub async fn several_pods_are_admitted_together(scene: &Scene) -> Result<()> {
     scene.succeed("a").await?;
     scene.started("b").await?;
     ensure!(scene.running_pods("b").await?.len() == 2, "both pods run");
+    Ok(())
+}
+
+/// The pods of a Job run on this node.
+async fn runs_on(scene: &Scene, job: &str, node: &str) -> Result<()> {
+    for pod in scene.running_pods(job).await? {
+        let pod = scene.get(POD, &pod).await?;
+        ensure!(pod["spec"]["nodeName"] == node, "pod {} runs on {}", name(&pod), pod["spec"]["nodeName"]);
+    }
     Ok(())
 }
 
@@ -74,6 +83,8 @@ pub async fn second_flavor(scene: &Scene) -> Result<()> {
     ensure!(pod["nodeSelector"] == json!({ scene.name(): "second" }), "{pod}");
     let toleration = &pod["tolerations"][0];
     ensure!(toleration["key"] == scene.name() && toleration["value"] == "spot", "{pod}");
+    runs_on(scene, "a", "first-0").await?;
+    runs_on(scene, "b", "second-0").await?;
 
     scene.submit(Job::new("c")).await?;
     scene.waits("c", "WaitingForQuota").await?;
@@ -122,6 +133,8 @@ pub async fn two_resource_groups(scene: &Scene) -> Result<()> {
     let workload = scene.workload_has("a", ("Admitted", "True", "Admitted")).await?;
     ensure!(assigned_flavor(&workload, "memory") == scene.own("processors"), "{workload}");
     ensure!(assigned_flavor(&workload, "example.com/gpu") == scene.own("accelerators"), "{workload}");
+
+    runs_on(scene, "a", "big-0").await?;
 
     scene.submit(Job::new("b").request("example.com/gpu", "1")).await?;
     let waiting = scene.waits("b", "WaitingForQuota").await?;

@@ -1,0 +1,131 @@
+//! Records for tests, in as few words as possible.
+
+use std::sync::Arc;
+
+use gangway_model::constraints::{Constraints, NodeSelectorTerm, Taint, TaintEffect, Toleration};
+use gangway_model::queues::{
+    ClusterQueue, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
+    QueueingStrategy, Quota, ResourceGroup, StopPolicy,
+};
+use gangway_model::selector::{LabelSelector, Requirement};
+use gangway_model::workload::{PodSet, State, Workload};
+use gangway_model::{Amount, ObjectName, Requests, Timestamp};
+
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::from_seconds(second)
+}
+
+pub fn requests(amounts: &[(&str, i64)]) -> Requests {
+    amounts.iter().map(|(resource, value)| ((*resource).into(), *value)).collect()
+}
+
+pub fn flavor(name: &str) -> Flavor {
+    Flavor { name: name.into(), node_labels: [].into(), node_taints: vec![], tolerations: vec![] }
+}
+
+pub fn labelled(name: &str, key: &str, value: &str) -> Flavor {
+    Flavor { node_labels: [(key.to_owned(), value.to_owned())].into(), ..flavor(name) }
+}
+
+pub fn tainted(name: &str, key: &str) -> Flavor {
+    Flavor { node_taints: vec![taint(key)], ..flavor(name) }
+}
+
+pub fn taint(key: &str) -> Taint {
+    Taint { key: key.into(), value: "true".into(), effect: TaintEffect::NoSchedule }
+}
+
+pub fn tolerates(key: &str) -> Toleration {
+    Toleration { key: Some(key.into()), exists: true, value: String::new(), effect: None, seconds: None }
+}
+
+/// A group of resources with, per flavor, one quota for each resource.
+pub fn group(resources: &[&str], flavors: &[(&str, &[i64])]) -> ResourceGroup {
+    let quota = |nominal: &i64| Quota { nominal: Amount::new(*nominal), ..Quota::default() };
+    ResourceGroup {
+        resources: resources.iter().map(|r| (*r).into()).collect(),
+        flavors: flavors
+            .iter()
+            .map(|(name, quotas)| FlavorQuotas {
+                flavor: (*name).into(),
+                quotas: quotas.iter().map(quota).collect(),
+            })
+            .collect(),
+    }
+}
+
+pub fn cluster_queue(name: &str, resource_groups: Vec<ResourceGroup>) -> ClusterQueue {
+    ClusterQueue {
+        name: name.into(),
+        cohort: None,
+        resource_groups,
+        strategy: QueueingStrategy::BestEffortFifo,
+        namespace_selector: Some(LabelSelector::default()),
+        fungibility: Fungibility::default(),
+        preemption: PreemptionPolicy::default(),
+        admission_checks: vec![],
+        stop_policy: StopPolicy::None,
+        deleting: false,
+        invalid: None,
+    }
+}
+
+pub fn local_queue(namespace: &str, name: &str, cluster_queue: &str) -> LocalQueue {
+    LocalQueue {
+        name: ObjectName::new(namespace, name),
+        cluster_queue: cluster_queue.into(),
+        stop_policy: StopPolicy::None,
+        deleting: false,
+    }
+}
+
+pub fn namespace(name: &str, labels: &[(&str, &str)]) -> Namespace {
+    let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Namespace { name: name.into(), labels }
+}
+
+pub fn pod_set(name: &str, count: i32, amounts: &[(&str, i64)]) -> PodSet {
+    PodSet { name: name.into(), count, requests: requests(amounts), constraints: Arc::default() }
+}
+
+pub fn constrained(pod_set: PodSet, constraints: Constraints) -> PodSet {
+    PodSet { constraints: Arc::new(constraints), ..pod_set }
+}
+
+pub fn selects(key: &str, value: &str) -> Constraints {
+    Constraints { node_selector: vec![(key.into(), value.into())], ..Constraints::default() }
+}
+
+pub fn tolerating(key: &str) -> Constraints {
+    Constraints { tolerations: vec![tolerates(key)], ..Constraints::default() }
+}
+
+pub fn prefers_one_of(terms: &[Requirement]) -> Constraints {
+    let term = |r: &Requirement| NodeSelectorTerm { labels: vec![r.clone()], fields: vec![] };
+    Constraints { affinity: Some(terms.iter().map(term).collect()), ..Constraints::default() }
+}
+
+/// A Workload of namespace `ns` and queue `lq`, created at second 0, without an owner.
+pub fn workload(name: &str, pod_sets: Vec<PodSet>) -> Workload {
+    Workload {
+        uid: name.into(),
+        name: ObjectName::new("ns", name),
+        version: 1,
+        generation: 1,
+        created: at(0),
+        queue: "lq".into(),
+        priority: 0,
+        active: true,
+        pod_sets,
+        gates: vec![],
+        invalid: None,
+        deleting: false,
+        owner: None,
+        requeue_at: None,
+        state: State::new(),
+    }
+}
+
+pub fn cpu_workload(name: &str, milli: i64) -> Workload {
+    workload(name, vec![pod_set("main", 1, &[("cpu", milli)])])
+}

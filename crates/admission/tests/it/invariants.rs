@@ -1,0 +1,161 @@
+//! The invariants, checked over objects.
+
+use std::collections::BTreeMap;
+
+use gangway_admission::{Action, Decision, Situation};
+use gangway_model::conditions::{Reading, conditions, read};
+use gangway_model::queues::QueueingStrategy;
+use gangway_model::workload::{Admission, State, Workload};
+
+use crate::slow_model;
+use crate::store::{Cell, cells, nominal, stored_admission};
+use crate::world::World;
+
+/// After every step.
+pub fn check(world: &World) {
+    if let Err(violation) = world.engine.check() {
+        panic!("check: {violation}");
+    }
+    let rebuilt = world.seen.rebuilt(world.now);
+    assert!(rebuilt.durable() == world.engine.durable(), "R1: a rebuilt engine knows something else");
+    if world.is_caught_up() {
+        assert!(world.seen == world.store, "the world lost track of what the engine was told");
+    }
+    if let Err(violation) = rebuilt.check() {
+        panic!("check after a restart: {violation}");
+    }
+    for workload in world.store.workloads.values() {
+        check_conditions(workload);
+    }
+}
+
+/// S8: what stands in the object means the state that was written, and nothing had to be repaired.
+fn check_conditions(workload: &Workload) {
+    let reading = read(&conditions(&workload.state), stored_admission(&workload.state));
+    let expected = Reading { state: workload.state.clone(), repaired: false };
+    assert_eq!(reading, expected, "S8: {} reads back differently", workload.name);
+}
+
+/// When decisions are made.
+pub fn check_decisions(world: &World, decisions: &[Decision]) {
+    for (index, decision) in decisions.iter().enumerate() {
+        let Action::Admit(admission) = &decision.action else { continue };
+        let workload = &world.seen.workloads[&decision.uid];
+        if !matches!(workload.state, State::Pending(_)) {
+            continue;
+        }
+        assert!(workload.active && !workload.deleting, "S2: {} may not be admitted", workload.name);
+        let twice = decisions[..index].iter().any(|d| d.uid == decision.uid && !d.action.is_diagnostic());
+        assert!(!twice, "S2: {} is decided on twice", workload.name);
+        let queue = slow_model::waits_in(&world.seen, workload);
+        let queue = queue.unwrap_or_else(|| panic!("{} is admitted and not queued", workload.name));
+        assert_eq!(queue.name, admission.cluster_queue);
+        check_order(world, &decisions[..index], workload, queue.strategy, admission);
+        let nothing_under_way = world.in_flight.is_empty() && world.unanswered.is_empty();
+        let admits_here =
+            |d: &Decision| matches!(&d.action, Action::Admit(a) if a.cluster_queue == queue.name);
+        if nothing_under_way && !decisions[..index].iter().any(admits_here) {
+            let given: Vec<BTreeMap<_, _>> =
+                admission.pod_sets.iter().map(|pod_set| pod_set.flavors.iter().cloned().collect()).collect();
+            let expected = slow_model::fit(&world.seen, queue, workload);
+            assert_eq!(Some(given), expected, "{} gets other flavors", workload.name);
+        }
+    }
+}
+
+/// S9: nothing is admitted before something earlier that is still queued: in a StrictFIFO queue at all,
+/// in a BestEffortFIFO queue within its shape.
+fn check_order(
+    world: &World,
+    before: &[Decision],
+    admitted: &Workload,
+    strategy: QueueingStrategy,
+    admission: &Admission,
+) {
+    for earlier in slow_model::waiting(&world.seen, &admission.cluster_queue) {
+        if slow_model::order(earlier) >= slow_model::order(admitted) {
+            break;
+        }
+        let is_strict = strategy == QueueingStrategy::StrictFifo;
+        let comparable = is_strict || slow_model::same_shape(earlier, admitted);
+        let under_way = before
+            .iter()
+            .chain(&world.in_flight)
+            .chain(&world.unanswered)
+            .any(|d| d.uid == earlier.uid && !d.action.is_diagnostic());
+        // Nobody knows what somebody asks for who has just changed: a strict queue waits to see.
+        let unknown = !is_strict && world.stale.contains(&earlier.uid);
+        let excused = under_way || unknown || world.refused.contains(&earlier.uid);
+        assert!(!comparable || excused, "S9: {} is admitted before {}", admitted.name, earlier.name);
+    }
+}
+
+/// When a write has been stored.
+pub fn check_landing(world: &World, decision: &Decision, before: &Workload) {
+    check_conditions(&world.store.workloads[&decision.uid]);
+    let Action::Admit(admission) = &decision.action else { return };
+    let live = before.active && !before.deleting && !before.state.is_finished();
+    assert!(live, "S2: {} got quota although it may have none", before.name);
+    if let Some(reservation) = before.state.reservation() {
+        assert_eq!(reservation.admission, *admission, "S2: {} has another reservation", before.name);
+        return;
+    }
+    let usage = world.store.usage();
+    for (cell, amount) in cells(admission) {
+        let limit = highest_quota_since(world, decision, &cell);
+        let used = usage.get(&cell).copied().unwrap_or(0);
+        let unlimited = limit == i128::from(i64::MAX);
+        assert!(
+            amount == 0 || unlimited || used <= limit,
+            "S1: {cell:?} is oversubscribed: {used} of {limit}"
+        );
+    }
+}
+
+/// The highest quota that the engine was told of from the decision until now.
+fn highest_quota_since(world: &World, decision: &Decision, cell: &Cell) -> i128 {
+    let since = world.decided_at[&decision.id];
+    let definitions = || world.quota_history.iter().filter(|(_, name, _)| *name == cell.0);
+    let at_decision = definitions().take_while(|(step, ..)| *step <= since).last();
+    let later = definitions().filter(|(step, ..)| *step >= since);
+    let quotas = at_decision.into_iter().chain(later).map(|(_, _, queue)| nominal(queue, &cell.1, &cell.2));
+    quotas.max().map_or(0, i128::from)
+}
+
+/// After the faults have stopped and nothing happens any more.
+pub fn check_fixed_point(world: &mut World) {
+    let could_start = slow_model::could_start(&world.store);
+    assert!(could_start.is_empty(), "L4: these could start and nobody wakes them: {could_start:?}");
+    for (cell, used) in world.store.usage() {
+        let nominal = i128::from(world.store.nominal(&cell));
+        if used > nominal {
+            world.tally.count("over quota after it was lowered");
+        }
+    }
+    for workload in world.store.workloads.values().filter(|w| !w.deleting) {
+        match &workload.state {
+            State::Pending(pending) => {
+                let told = pending.waiting.as_ref().map(|waiting| Situation::Waiting(waiting.reason));
+                let found = world.engine.explain(&workload.uid).map(|explanation| explanation.situation);
+                assert_eq!(told, found, "L5: {} waits for something else", workload.name);
+                world.tally.count("waiting at a fixed point");
+            }
+            State::Holding(reservation) => {
+                assert!(workload.active, "{} is not active and holds quota", workload.name);
+                assert!(reservation.admitted_at.is_some());
+                world.tally.count("running at a fixed point");
+            }
+            State::Evicting(..) => panic!("{} was told to leave and never does", workload.name),
+            State::Finished(..) => {}
+        }
+    }
+    let work = world.engine.work();
+    assert_eq!(
+        world.engine.decide(world.now, usize::MAX),
+        [],
+        "L1: nothing happened and something is decided"
+    );
+    assert_eq!(world.engine.work(), work, "L1: nothing happened and something is evaluated");
+    let mut restarted = world.store.rebuilt(world.now);
+    assert_eq!(restarted.decide(world.now, usize::MAX), [], "L1: a restart alone is a reason to write");
+}

@@ -1,0 +1,265 @@
+//! What happens to a Workload whatever the quota: evict, release, requeue, finish.
+
+use gangway_admission::{Event, JobEnd, JobFacts};
+use gangway_model::Uid;
+use gangway_model::queues::{ClusterQueue, LocalQueue, StopPolicy};
+use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use gangway_model::workload::{Eviction, Pending, Requeued, Reservation, State, Workload};
+
+use crate::build::*;
+use crate::flavor_table::{cpu_queue, run, state, submit, waits_for};
+use crate::world::World;
+
+fn job() -> Uid {
+    "job".into()
+}
+
+/// A world in which `w`, of Job `job`, runs.
+fn running() -> World {
+    let mut world = cpu_queue(1);
+    world.set_job(job(), JobFacts { stopped: true, end: None });
+    submit(&mut world, Workload { owner: Some(job()), ..cpu_workload("w", 1) });
+    run(&mut world);
+    assert!(state(&world, "w").may_run());
+    assert!(!world.store.jobs["job"].stopped, "the Job follows");
+    world
+}
+
+fn edit(world: &mut World, change: impl Fn(&mut Workload)) {
+    let mut workload = world.store.workloads["w"].clone();
+    change(&mut workload);
+    submit(world, workload);
+}
+
+fn stop_cluster(world: &mut World, stop_policy: StopPolicy) {
+    let queue = ClusterQueue { stop_policy, ..world.store.cluster_queues["cq"].clone() };
+    world.administer(Event::ClusterQueue(Box::new(queue)));
+    world.deliver_all();
+}
+
+fn stop_local(world: &mut World, stop_policy: StopPolicy) {
+    let queue = LocalQueue { stop_policy, ..local_queue("ns", "lq", "cq") };
+    world.administer(Event::LocalQueue(queue));
+    world.deliver_all();
+}
+
+/// Carries out what is decided once, without letting the Job follow.
+fn one_round(world: &mut World) {
+    world.decide(100);
+    while !world.in_flight.is_empty() {
+        world.execute(0, crate::world::Fate::Lands);
+    }
+    world.deliver_all();
+}
+
+type Step = fn(&mut World);
+
+#[test]
+fn who_has_to_leave_keeps_its_quota_until_its_pods_are_gone_and_comes_back_when_the_cause_is_over() {
+    let table: [(Step, Step, EvictionReason, PendingReason, RequeueReason); 3] = [
+        (
+            |world| edit(world, |w| w.active = false),
+            |world| edit(world, |w| w.active = true),
+            EvictionReason::Deactivated,
+            PendingReason::Deactivated,
+            RequeueReason::Reactivated,
+        ),
+        (
+            |world| stop_cluster(world, StopPolicy::HoldAndDrain),
+            |world| stop_cluster(world, StopPolicy::None),
+            EvictionReason::ClusterQueueStopped,
+            PendingReason::Suspended,
+            RequeueReason::ClusterQueueRestarted,
+        ),
+        (
+            |world| stop_local(world, StopPolicy::HoldAndDrain),
+            |world| stop_local(world, StopPolicy::None),
+            EvictionReason::LocalQueueStopped,
+            PendingReason::Suspended,
+            RequeueReason::LocalQueueRestarted,
+        ),
+    ];
+    for (cause, end, evicted, waits, requeued) in table {
+        let mut world = running();
+        cause(&mut world);
+        one_round(&mut world);
+        let State::Evicting(reservation, eviction) = state(&world, "w") else {
+            panic!("{evicted}: {:?}", state(&world, "w"))
+        };
+        assert_eq!((eviction.reason, reservation.admitted_at.is_some()), (evicted, true));
+        assert_eq!(world.decide(100), 0, "{evicted}: the pods are still there");
+
+        run(&mut world);
+        assert_eq!(waits_for(&world, "w"), waits);
+        let State::Pending(pending) = state(&world, "w") else { panic!("it waits") };
+        assert_eq!(pending.evicted.as_ref().map(|e| e.reason), Some(evicted));
+        let out = pending.requeued.as_ref().expect("it says whether it may come back");
+        assert_eq!((out.eligible, out.reason), (false, evicted.requeue_reason()));
+
+        end(&mut world);
+        run(&mut world);
+        let State::Holding(reservation) = state(&world, "w") else { panic!("{evicted}: it is back") };
+        let back = reservation.requeued.as_ref().expect("it says why it came back");
+        assert_eq!((back.eligible, back.reason), (true, requeued));
+        assert!(reservation.past_eviction.is_some());
+
+        cause(&mut world);
+        run(&mut world);
+        assert_eq!(waits_for(&world, "w"), waits, "it can be evicted again");
+    }
+}
+
+#[test]
+fn hold_lets_run_what_runs_and_admits_nobody() {
+    let stops: [Step; 2] =
+        [|world| stop_cluster(world, StopPolicy::Hold), |world| stop_local(world, StopPolicy::Hold)];
+    for stop in stops {
+        let mut world = running();
+        stop(&mut world);
+        submit(&mut world, cpu_workload("late", 0));
+        run(&mut world);
+        assert!(state(&world, "w").may_run());
+        assert_eq!(waits_for(&world, "late"), PendingReason::Suspended);
+    }
+}
+
+#[test]
+fn hold_takes_back_quota_that_is_only_set_aside() {
+    let mut world = running();
+    stop_cluster(&mut world, StopPolicy::Hold);
+    edit(&mut world, |w| {
+        let State::Holding(reservation) = &w.state else { panic!("it holds quota") };
+        w.state = State::Holding(Reservation { admitted_at: None, ..reservation.clone() });
+    });
+    run(&mut world);
+    assert_eq!(waits_for(&world, "w"), PendingReason::Suspended);
+}
+
+#[test]
+fn quota_that_is_set_aside_becomes_admission_when_nothing_else_has_to_happen() {
+    let mut world = running();
+    edit(&mut world, |w| {
+        let State::Holding(reservation) = &w.state else { panic!("it holds quota") };
+        w.state = State::Holding(Reservation { admitted_at: None, ..reservation.clone() });
+    });
+    run(&mut world);
+    assert!(state(&world, "w").may_run());
+}
+
+#[test]
+fn a_workload_ends_with_its_job() {
+    let table: [(Step, FinishReason); 3] = [
+        (
+            |world| {
+                let end = Some(JobEnd { succeeded: true, message: "done".into() });
+                world.set_job(job(), JobFacts { stopped: true, end });
+            },
+            FinishReason::Succeeded,
+        ),
+        (
+            |world| {
+                let end = Some(JobEnd { succeeded: false, message: "exit code 1".into() });
+                world.set_job(job(), JobFacts { stopped: true, end });
+            },
+            FinishReason::Failed,
+        ),
+        (|world| world.delete_job(&job()), FinishReason::OwnerNotFound),
+    ];
+    for (cause, reason) in table {
+        let mut world = running();
+        submit(&mut world, cpu_workload("next", 1));
+        run(&mut world);
+        assert_eq!(waits_for(&world, "next"), PendingReason::WaitingForQuota);
+        cause(&mut world);
+        run(&mut world);
+        let State::Finished(finish, before) = state(&world, "w") else { panic!("{reason}") };
+        assert_eq!(finish.reason, reason);
+        assert!(before.may_run(), "what it was before stays readable");
+        assert!(state(&world, "next").may_run(), "{reason}: its quota is free");
+    }
+}
+
+#[test]
+fn an_eviction_ends_when_the_job_does() {
+    let mut world = running();
+    edit(&mut world, |w| w.active = false);
+    one_round(&mut world);
+    let end = Some(JobEnd { succeeded: true, message: "done".into() });
+    world.set_job(job(), JobFacts { stopped: true, end });
+    world.deliver_all();
+    run(&mut world);
+    assert!(
+        matches!(state(&world, "w"), State::Finished(_, before) if matches!(**before, State::Evicting(..)))
+    );
+}
+
+#[test]
+fn nobody_has_pods_to_stop_without_a_job() {
+    let mut world = cpu_queue(1);
+    submit(&mut world, cpu_workload("w", 1));
+    run(&mut world);
+    edit(&mut world, |w| w.active = false);
+    one_round(&mut world);
+    one_round(&mut world);
+    assert_eq!(waits_for(&world, "w"), PendingReason::Deactivated);
+}
+
+#[test]
+fn a_backoff_ends_by_itself() {
+    for backoff in [0, 30] {
+        let mut world = cpu_queue(1);
+        let now = world.now;
+        let reason = EvictionReason::PodsReadyTimeout;
+        let state_in_backoff = State::Pending(Pending {
+            waiting: None,
+            evicted: Some(Eviction { reason, message: "late".into(), at: now }),
+            requeued: Some(Requeued { eligible: false, reason: reason.requeue_reason(), at: now }),
+        });
+        let requeue_at = Some(now.plus_seconds(backoff));
+        submit(&mut world, Workload { requeue_at, state: state_in_backoff, ..cpu_workload("w", 1) });
+        if backoff > 0 {
+            assert_eq!(world.decide(100), 0, "not before its time");
+            assert_eq!(world.engine.next_deadline(), requeue_at);
+        }
+        run(&mut world);
+        assert!(state(&world, "w").may_run());
+        assert_eq!(world.now, now.plus_seconds(backoff), "and at its time");
+    }
+}
+
+#[test]
+fn a_deadline_leaves_with_its_workload() {
+    let mut world = cpu_queue(1);
+    let now = world.now;
+    let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
+    let state = State::Pending(Pending { requeued, ..Pending::default() });
+    let requeue_at = Some(now.plus_seconds(30));
+    submit(&mut world, Workload { requeue_at, state, ..cpu_workload("w", 1) });
+    world.delete(&"w".into());
+    world.deliver_all();
+    assert_eq!(world.engine.next_deadline(), None);
+}
+
+#[test]
+fn who_cannot_start_on_what_it_was_given_ends() {
+    let mut world = running();
+    world.tell(Event::Unstartable("w".into(), "two values for one node label".into()));
+    run(&mut world);
+    let State::Finished(finish, _) = state(&world, "w") else { panic!("{:?}", state(&world, "w")) };
+    assert_eq!(
+        (finish.reason, finish.message.as_str()),
+        (FinishReason::FailedToStart, "two values for one node label")
+    );
+}
+
+#[test]
+fn a_failed_start_is_not_held_against_the_next_one() {
+    let mut world = running();
+    edit(&mut world, |w| w.active = false);
+    one_round(&mut world);
+    world.tell(Event::Unstartable("w".into(), "too late to matter".into()));
+    run(&mut world);
+    edit(&mut world, |w| w.active = true);
+    run(&mut world);
+    assert!(state(&world, "w").may_run());
+}

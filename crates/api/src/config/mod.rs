@@ -1,0 +1,294 @@
+//! The configuration file: `Configuration` of `config.kueue.x-k8s.io`, v1beta1 or v1beta2, read strictly.
+//!
+//! A setting that asks for what Gangway does anyway is accepted; one that asks for something else is refused by
+//! name. Nothing is ignored.
+
+mod file;
+mod support;
+
+use std::fmt;
+
+use gangway_model::selector::{LabelSelector, Operator, Requirement};
+use serde_json::{Value, json};
+
+use crate::names::BATCH_JOB_FRAMEWORK;
+use crate::records::ResourceRules;
+use crate::strict::{Finding, deserialize};
+use crate::yaml::{Document, documents};
+use file::File;
+
+/// The group of the configuration file.
+pub const GROUP: &str = "config.kueue.x-k8s.io";
+/// The namespace in which the controller lives where nothing else is said.
+pub const DEFAULT_NAMESPACE: &str = "kueue-system";
+const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The configuration with which the controller runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The namespace in which the controller lives.
+    pub namespace: String,
+    /// The namespaces whose jobs are managed.
+    pub managed_jobs_namespace_selector: LabelSelector,
+    /// How many requests per second the controller may send in the long run.
+    pub requests_per_second: f64,
+    /// How many it may send at once.
+    pub request_burst: u32,
+    /// The kinds of jobs that are managed.
+    pub frameworks: Vec<String>,
+    /// Resources whose names begin so do not count against quota.
+    pub exclude_resource_prefixes: Vec<String>,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self::in_namespace(DEFAULT_NAMESPACE)
+    }
+}
+
+impl Configuration {
+    /// What holds without a file, for a controller that lives in `namespace`.
+    pub fn in_namespace(namespace: &str) -> Self {
+        let own = Requirement {
+            key: NAMESPACE_NAME_LABEL.to_owned(),
+            operator: Operator::NotIn,
+            values: vec!["kube-system".to_owned(), namespace.to_owned()],
+        };
+        Self {
+            namespace: namespace.to_owned(),
+            managed_jobs_namespace_selector: LabelSelector { requirements: vec![own] },
+            requests_per_second: 300.0,
+            request_burst: 500,
+            frameworks: vec![BATCH_JOB_FRAMEWORK.to_owned()],
+            exclude_resource_prefixes: Vec::new(),
+        }
+    }
+
+    /// How this configuration changes what pods ask for.
+    pub fn resource_rules(&self) -> ResourceRules {
+        ResourceRules { exclude_prefixes: self.exclude_resource_prefixes.clone() }
+    }
+
+    /// The effective configuration as a file that would give it, defaults spelt out.
+    pub fn show(&self) -> String {
+        let expressions: Vec<Value> =
+            self.managed_jobs_namespace_selector.requirements.iter().map(requirement_json).collect();
+        let file = json!({
+            "apiVersion": format!("{GROUP}/v1beta2"),
+            "kind": "Configuration",
+            "namespace": self.namespace,
+            "manageJobsWithoutQueueName": false,
+            "managedJobsNamespaceSelector": {"matchExpressions": expressions},
+            "clientConnection": {"qps": self.requests_per_second, "burst": self.request_burst},
+            "integrations": {"frameworks": self.frameworks},
+            "resources": {
+                "quotaCheckStrategy": "BlockUndeclared",
+                "excludeResourcePrefixes": self.exclude_resource_prefixes,
+            },
+            "waitForPodsReady": {"enable": false},
+        });
+        // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
+        serde_saphyr::to_string(&file).unwrap_or_else(|_| file.to_string())
+    }
+}
+
+fn requirement_json(requirement: &Requirement) -> Value {
+    let operator = match requirement.operator {
+        Operator::In => "In",
+        Operator::NotIn => "NotIn",
+        Operator::Exists => "Exists",
+        Operator::DoesNotExist => "DoesNotExist",
+        Operator::GreaterThan => "Gt",
+        Operator::LessThan => "Lt",
+    };
+    let mut json = json!({"key": requirement.key, "operator": operator});
+    if !requirement.values.is_empty() {
+        json["values"] = json!(requirement.values);
+    }
+    json
+}
+
+/// What is wrong with a configuration file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// The line, counted from 1; 0 if it is not known.
+    pub line: u64,
+    /// The setting, such as `integrations.frameworks[1]`; empty for the file as a whole.
+    pub path: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, ": {}", self.path)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The configuration that a file gives; `file` is its name for messages.
+pub fn load(file: &str, text: &str) -> Result<Configuration, ConfigError> {
+    let error =
+        |line, path: String, message: String| ConfigError { file: file.to_owned(), line, path, message };
+    let documents = documents(text).map_err(|e| error(e.line, String::new(), e.message))?;
+    let [document] = documents.as_slice() else {
+        let message = format!("one document was expected here, and there are {}", documents.len());
+        return Err(error(documents.get(1).map_or(1, |second| second.line), String::new(), message));
+    };
+    read(document).map_err(|findings| {
+        let line_of = |finding: &Finding| document.line_of(&finding.path);
+        match findings.into_iter().min_by_key(line_of) {
+            Some(first) => error(line_of(&first), first.path, first.message),
+            None => error(0, String::new(), "cannot be read".to_owned()),
+        }
+    })
+}
+
+fn read(document: &Document) -> Result<Configuration, Vec<Finding>> {
+    let text = |field: &str| document.value.get(field).and_then(Value::as_str).unwrap_or("");
+    let finding = |path: &str, message: String| vec![Finding { path: path.to_owned(), message }];
+    if text("kind") != "Configuration" {
+        return Err(finding("kind", "must be Configuration".to_owned()));
+    }
+    let version = text("apiVersion").strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
+    let version = match version {
+        Some("v1beta1") => file::Version::V1Beta1,
+        Some("v1beta2") => file::Version::V1Beta2,
+        _ => return Err(finding("apiVersion", format!("must be {GROUP}/v1beta1 or {GROUP}/v1beta2"))),
+    };
+    let file: File = deserialize(&document.value)?;
+    support::effective(&file, version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n";
+    const V2: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n";
+    const OFF: &str = "waitForPodsReady: {enable: false}\n";
+
+    fn error(text: &str) -> String {
+        load("c.yaml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_empty_file_of_v1beta1_means_the_defaults() {
+        assert_eq!(load("c.yaml", V1), Ok(Configuration::default()));
+    }
+
+    #[test]
+    fn readiness_is_on_in_v1beta2_unless_it_is_switched_off() {
+        assert!(
+            error(V2).starts_with("c.yaml:1: waitForPodsReady: is on by default in v1beta2"),
+            "{}",
+            error(V2)
+        );
+        let gate = format!("{V2}featureGates: {{DisableWaitForPodsReady: true}}\n");
+        for text in [format!("{V2}{OFF}"), gate] {
+            assert_eq!(load("c.yaml", &text), Ok(Configuration::default()), "{text}");
+        }
+        let on = format!("{V1}waitForPodsReady:\n  enable: true\n");
+        assert_eq!(error(&on), "c.yaml:4: waitForPodsReady.enable: is not supported yet; only false is");
+    }
+
+    #[test]
+    fn what_is_supported_takes_effect() {
+        let text = format!(
+            "{V1}namespace: ours\nclientConnection: {{qps: 50, burst: 100}}\nresources:\n  excludeResourcePrefixes: [example.com/]\n\
+             integrations: {{frameworks: [batch/job]}}\nmanagedJobsNamespaceSelector:\n  matchLabels: {{team: a}}\n"
+        );
+        let read = load("c.yaml", &text).unwrap();
+        assert_eq!(
+            (read.namespace.as_str(), read.requests_per_second, read.request_burst),
+            ("ours", 50.0, 100)
+        );
+        assert_eq!(read.exclude_resource_prefixes, vec!["example.com/"]);
+        assert_eq!(read.managed_jobs_namespace_selector.requirements, vec![Requirement::equals("team", "a")]);
+        assert_eq!(load("shown", &read.show()), Ok(read));
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        let shown = Configuration::default().show();
+        assert_eq!(load("shown", &shown), Ok(Configuration::default()), "{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let table = [
+            (
+                "manageJobWithoutQueueName: true",
+                "3: manageJobWithoutQueueName: unknown field; did you mean \"manageJobsWithoutQueueName\"?",
+            ),
+            ("clientConnection:\n  qsp: 1", "4: clientConnection.qsp: unknown field; did you mean \"qps\"?"),
+            (
+                "clientConnection:\n  qps: many",
+                "4: clientConnection.qps: invalid type: string \"many\", expected f64",
+            ),
+            ("clientConnection:\n  qps: -1", "4: clientConnection.qps: must be more than 0"),
+            (
+                "manageJobsWithoutQueueName: true",
+                "3: manageJobsWithoutQueueName: is not supported yet; only false is",
+            ),
+            (
+                "integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob",
+                "6: integrations.frameworks[1]: \"ray.io/rayjob\" is not supported yet; only batch/job is",
+            ),
+            (
+                "integrations:\n  frameworks: [batch/jobs]",
+                "4: integrations.frameworks[0]: unknown framework \"batch/jobs\"; did you mean \"batch/job\"?",
+            ),
+            (
+                "integrations:\n  frameworks: [batch/job, batch/job]",
+                "4: integrations.frameworks[1]: \"batch/job\" is listed twice",
+            ),
+            (
+                "leaderElection:\n  leaderElect: true",
+                "4: leaderElection.leaderElect: is not supported yet; only false is",
+            ),
+            ("fairSharing:\n  enable: true", "4: fairSharing.enable: is not supported yet; only false is"),
+            ("multiKueue: {}", "3: multiKueue: is not supported yet; leave it out"),
+            (
+                "featureGates:\n  TopologyAwareScheduling: true",
+                "4: featureGates.TopologyAwareScheduling: is not supported yet; only false is",
+            ),
+            (
+                "featureGates:\n  Nonsense: true",
+                "4: featureGates.Nonsense: unknown feature gate, or one that is not supported yet",
+            ),
+            (
+                "managedJobsNamespaceSelector: {}",
+                "3: managedJobsNamespaceSelector: must not select the namespace kube-system",
+            ),
+            (
+                "resources:\n  quotaCheckStrategy: IgnoreUndeclared",
+                "4: resources.quotaCheckStrategy: is not supported yet; only \"BlockUndeclared\" is",
+            ),
+        ];
+        for (setting, expected) in table {
+            assert_eq!(error(&format!("{V1}{setting}\n")), format!("c.yaml:{expected}"), "{setting}");
+        }
+    }
+
+    #[test]
+    fn files_of_another_kind_are_refused() {
+        assert_eq!(
+            error("apiVersion: v1\nkind: Configuration\n"),
+            "c.yaml:1: apiVersion: must be config.kueue.x-k8s.io/v1beta1 or config.kueue.x-k8s.io/v1beta2"
+        );
+        assert_eq!(error("kind: Pod\n"), "c.yaml:1: kind: must be Configuration");
+        assert_eq!(error(""), "c.yaml:1: one document was expected here, and there are 0");
+        assert!(error("a: [").starts_with("c.yaml:"), "{}", error("a: ["));
+    }
+}

@@ -1,0 +1,243 @@
+//! What of a configuration file is supported, and the configuration that it gives.
+
+use gangway_model::selector::Labels;
+
+use super::file::{File, Version};
+use super::{Configuration, DEFAULT_NAMESPACE, NAMESPACE_NAME_LABEL};
+use crate::names::BATCH_JOB_FRAMEWORK;
+use crate::records::label_selector;
+use crate::strict::{Finding, closest, item_path};
+
+/// The frameworks of the reference; all but the first come with later work.
+const FRAMEWORKS: &[&str] = &[
+    BATCH_JOB_FRAMEWORK,
+    "kubeflow.org/mpijob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "kubeflow.org/jaxjob",
+    "trainer.kubeflow.org/trainjob",
+    "ray.io/rayjob",
+    "ray.io/raycluster",
+    "ray.io/rayservice",
+    "jobset.x-k8s.io/jobset",
+    "workload.codeflare.dev/appwrapper",
+    "sparkoperator.k8s.io/sparkapplication",
+    "pod",
+    "deployment",
+    "statefulset",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+];
+
+/// Feature gates of the reference that say something about Gangway, and the value that is the case.
+const GATES: &[(&str, bool)] = &[
+    ("DisableWaitForPodsReady", true),
+    ("FlavorFungibility", true),
+    ("AdmissionGatedBy", true),
+    ("UnadmittedWorkloadsObservability", true),
+    ("AssignQueueLabelsForPods", true),
+    ("ManagedJobsNamespaceSelectorAlwaysRespected", true),
+    ("QuotaCheckStrategy", true),
+    ("UnadmittedWorkloadsExplicitStatus", false),
+    ("PartialAdmission", false),
+    ("TopologyAwareScheduling", false),
+    ("MultiKueue", false),
+    ("AdmissionFairSharing", false),
+    ("ConcurrentAdmission", false),
+    ("PriorityBoost", false),
+    ("ElasticJobsViaWorkloadSlices", false),
+    ("WorkloadPriorityClassDefaulting", false),
+    ("VisibilityOnDemand", false),
+    ("LocalQueueMetrics", false),
+    ("CustomMetricLabels", false),
+    ("ReclaimablePods", false),
+    ("FailureRecoveryPolicy", false),
+    ("ShortWorkloadNames", false),
+    ("SparkApplicationIntegration", false),
+    ("KueueDRAIntegration", false),
+];
+
+/// Collects what cannot be done.
+#[derive(Default)]
+struct Refusals(Vec<Finding>);
+
+impl Refusals {
+    fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Finding { path: path.into(), message: message.into() });
+    }
+
+    /// Refuses a setting that is there at all.
+    fn present<T>(&mut self, path: &str, setting: Option<&T>) {
+        if setting.is_some() {
+            self.refuse(path, "is not supported yet; leave it out");
+        }
+    }
+
+    /// Refuses a list that is not empty.
+    fn list<T>(&mut self, path: &str, setting: Option<&Vec<T>>) {
+        if setting.is_some_and(|list| !list.is_empty()) {
+            self.refuse(path, "is not supported yet; leave it out");
+        }
+    }
+
+    /// Refuses a switch that is not as it has to be.
+    fn switch(&mut self, path: &str, setting: Option<bool>, supported: bool) {
+        if setting.is_some_and(|setting| setting != supported) {
+            self.refuse(path, format!("is not supported yet; only {supported} is"));
+        }
+    }
+
+    /// Refuses an address other than those that mean that nothing listens.
+    fn address(&mut self, path: &str, setting: Option<&String>) {
+        if setting.is_some_and(|address| !matches!(address.as_str(), "" | "0")) {
+            self.refuse(path, "is not supported yet; only \"0\" (off) is");
+        }
+    }
+}
+
+/// The configuration that a file gives, or all that is not supported in it.
+pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Finding>> {
+    let mut refusals = Refusals::default();
+    let namespace = file.namespace.as_deref().filter(|name| !name.is_empty()).unwrap_or(DEFAULT_NAMESPACE);
+    let mut configuration = Configuration::in_namespace(namespace);
+    namespaces(file, &mut configuration, &mut refusals);
+    client_connection(file, &mut configuration, &mut refusals);
+    integrations(file, &mut refusals);
+    resources(file, &mut configuration, &mut refusals);
+    wait_for_pods_ready(file, version, &mut refusals);
+    servers(file, &mut refusals);
+    features(file, version, &mut refusals);
+    if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
+}
+
+fn namespaces(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    const PATH: &str = "managedJobsNamespaceSelector";
+    refusals.switch("manageJobsWithoutQueueName", file.manage_jobs_without_queue_name, false);
+    let Some(selector) = &file.managed_jobs_namespace_selector else { return };
+    match label_selector(selector) {
+        Ok(selector) => {
+            for reserved in ["kube-system", configuration.namespace.as_str()] {
+                let labels = Labels::from([(NAMESPACE_NAME_LABEL.to_owned(), reserved.to_owned())]);
+                if selector.matches(&labels) {
+                    refusals.refuse(PATH, format!("must not select the namespace {reserved}"));
+                }
+            }
+            configuration.managed_jobs_namespace_selector = selector;
+        }
+        Err(message) => refusals.refuse(PATH, message),
+    }
+}
+
+fn client_connection(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(client) = &file.client_connection else { return };
+    if let Some(qps) = client.qps {
+        if qps.is_nan() || qps <= 0.0 {
+            refusals.refuse("clientConnection.qps", "must be more than 0");
+        }
+        configuration.requests_per_second = qps;
+    }
+    if let Some(burst) = client.burst {
+        match u32::try_from(burst).ok().filter(|burst| *burst > 0) {
+            Some(burst) => configuration.request_burst = burst,
+            None => refusals.refuse("clientConnection.burst", "must be more than 0"),
+        }
+    }
+}
+
+fn integrations(file: &File, refusals: &mut Refusals) {
+    let Some(integrations) = &file.integrations else { return };
+    let frameworks = integrations.frameworks.as_deref().unwrap_or_default();
+    for (index, framework) in frameworks.iter().enumerate() {
+        let path = item_path("integrations.frameworks", index);
+        if frameworks[..index].contains(framework) {
+            refusals.refuse(path, format!("{framework:?} is listed twice"));
+        } else if !FRAMEWORKS.contains(&framework.as_str()) {
+            let guess = closest(framework, FRAMEWORKS).map(|known| format!("; did you mean {known:?}?"));
+            let guess = guess.unwrap_or_else(|| format!("; only {BATCH_JOB_FRAMEWORK} is supported"));
+            refusals.refuse(path, format!("unknown framework {framework:?}{guess}"));
+        } else if framework != BATCH_JOB_FRAMEWORK {
+            refusals
+                .refuse(path, format!("{framework:?} is not supported yet; only {BATCH_JOB_FRAMEWORK} is"));
+        }
+    }
+    refusals.list("integrations.externalFrameworks", integrations.external_frameworks.as_ref());
+    refusals.list("integrations.labelKeysToCopy", integrations.label_keys_to_copy.as_ref());
+    refusals.present("integrations.podOptions", integrations.pod_options.as_ref());
+}
+
+fn resources(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(resources) = &file.resources else { return };
+    if resources.quota_check_strategy.as_deref().is_some_and(|strategy| strategy != "BlockUndeclared") {
+        refusals.refuse("resources.quotaCheckStrategy", "is not supported yet; only \"BlockUndeclared\" is");
+    }
+    refusals.list("resources.transformations", resources.transformations.as_ref());
+    refusals.list("resources.deviceClassMappings", resources.device_class_mappings.as_ref());
+    configuration.exclude_resource_prefixes = resources.exclude_resource_prefixes.clone().unwrap_or_default();
+}
+
+fn wait_for_pods_ready(file: &File, version: Version, refusals: &mut Refusals) {
+    let gate = file.feature_gates.as_ref().and_then(|gates| gates.get("DisableWaitForPodsReady"));
+    if gate == Some(&true) {
+        return;
+    }
+    let by_default = version == Version::V1Beta2;
+    let setting = file.wait_for_pods_ready.as_ref();
+    match setting.and_then(|setting| setting.enable) {
+        Some(true) => refusals.refuse("waitForPodsReady.enable", "is not supported yet; only false is"),
+        None if by_default => refusals.refuse(
+            "waitForPodsReady",
+            "is on by default in v1beta2 and is not supported yet; switch it off with enable: false",
+        ),
+        // Switched off, the other settings have no effect in the reference either.
+        Some(false) | None => {}
+    }
+}
+
+fn servers(file: &File, refusals: &mut Refusals) {
+    if let Some(election) = &file.leader_election {
+        refusals.switch("leaderElection.leaderElect", election.leader_elect, false);
+    }
+    if let Some(metrics) = &file.metrics {
+        refusals.address("metrics.bindAddress", metrics.bind_address.as_ref());
+        refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);
+        refusals.present("metrics.localQueueMetrics", metrics.local_queue_metrics.as_ref());
+        refusals.list("metrics.customLabels", metrics.custom_labels.as_ref());
+    }
+    if let Some(health) = &file.health {
+        refusals.address("health.healthProbeBindAddress", health.health_probe_bind_address.as_ref());
+        refusals.present("health.readinessEndpointName", health.readiness_endpoint_name.as_ref());
+        refusals.present("health.livenessEndpointName", health.liveness_endpoint_name.as_ref());
+    }
+    refusals.address("pprofBindAddress", file.pprof_bind_address.as_ref());
+    if let Some(certificates) = &file.internal_cert_management {
+        refusals.switch("internalCertManagement.enable", Some(certificates.enable.unwrap_or(true)), false);
+    }
+    refusals.present("webhook", file.webhook.as_ref());
+    refusals.present("tls", file.tls.as_ref());
+    refusals.present("controller", file.controller.as_ref());
+    refusals.present("visibilityServer", file.visibility_server.as_ref());
+    refusals.present("queueVisibility", file.queue_visibility.as_ref());
+}
+
+fn features(file: &File, version: Version, refusals: &mut Refusals) {
+    if let Some(sharing) = &file.fair_sharing {
+        match (version, sharing.enable) {
+            (_, Some(enable)) => refusals.switch("fairSharing.enable", Some(enable), false),
+            (Version::V1Beta2, None) => refusals.present("fairSharing", Some(sharing)),
+            (Version::V1Beta1, None) => {}
+        }
+    }
+    refusals.present("admissionFairSharing", file.admission_fair_sharing.as_ref());
+    refusals.present("objectRetentionPolicies", file.object_retention_policies.as_ref());
+    refusals.present("multiKueue", file.multi_kueue.as_ref());
+    for (gate, value) in file.feature_gates.iter().flatten() {
+        let path = format!("featureGates.{gate}");
+        match GATES.iter().find(|(known, _)| known == gate) {
+            // On by default in v1beta2, so that `false` is refused where readiness is.
+            Some(("DisableWaitForPodsReady", _)) => {}
+            Some((_, supported)) => refusals.switch(&path, Some(*value), *supported),
+            None => refusals.refuse(path, "unknown feature gate, or one that is not supported yet"),
+        }
+    }
+}

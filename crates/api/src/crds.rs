@@ -1,0 +1,143 @@
+//! The CustomResourceDefinitions: derived from the types, made structural, one schema for both versions.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::{Map, Value, json};
+
+use crate::kueue::{
+    AdmissionCheck, ClusterQueue, Cohort, GROUP, LocalQueue, OLDER_VERSION, ResourceFlavor, VERSION, Workload,
+};
+
+/// Every CustomResourceDefinition, in the order of their names.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut all = vec![
+        finished(AdmissionCheck::crd()),
+        finished(ClusterQueue::crd()),
+        finished(Cohort::crd()),
+        finished(LocalQueue::crd()),
+        finished(ResourceFlavor::crd()),
+        finished(priority_class_crd()),
+        finished(Workload::crd()),
+    ];
+    all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    all
+}
+
+/// Every CustomResourceDefinition as one YAML file.
+pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = String::new();
+    for crd in crds() {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(&crd)?);
+    }
+    Ok(text)
+}
+
+/// Serves the schema under both versions and removes what schemars says beyond a structural schema.
+fn finished(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let Some(mut stored) = crd.spec.versions.pop() else { return crd };
+    stored.schema = stored.schema.and_then(|schema| {
+        let mut value = serde_json::to_value(schema).ok()?;
+        if let Some(root) = value.get_mut("openAPIV3Schema") {
+            tidy(root, false);
+            finish_root(root);
+        }
+        serde_json::from_value(value).ok()
+    });
+    let mut older = stored.clone();
+    OLDER_VERSION.clone_into(&mut older.name);
+    older.storage = false;
+    crd.spec.versions = vec![older, stored];
+    crd
+}
+
+/// `Option` says `nullable`, which would keep a null that the API server otherwise drops; a status has no
+/// defaults, since it is patched piece by piece.
+fn tidy(schema: &mut Value, in_status: bool) {
+    let Some(object) = schema.as_object_mut() else { return };
+    object.remove("nullable");
+    if in_status || object.get("default").is_some_and(Value::is_null) {
+        let list_key = object.get("default").and_then(Value::as_str) == Some("main");
+        if !list_key {
+            object.remove("default");
+        }
+    }
+    for (name, child) in object.iter_mut() {
+        match name.as_str() {
+            "properties" => {
+                let Some(properties) = child.as_object_mut() else { continue };
+                for (property, inner) in properties {
+                    tidy(inner, in_status || property == "status");
+                }
+            }
+            "items" | "additionalProperties" => tidy(child, in_status),
+            _ => {}
+        }
+    }
+}
+
+/// The root carries the usual three fields, so that `kubectl explain` shows them. A spec in which nothing is
+/// required may be left out of a manifest and is then empty.
+fn finish_root(root: &mut Value) {
+    let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for field in ["apiVersion", "kind"] {
+        properties.entry(field).or_insert_with(|| json!({"type": "string"}));
+    }
+    properties.insert("metadata".to_owned(), json!({"type": "object"}));
+    let Some(spec) = properties.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let description = spec.get("description").cloned();
+    let optional = spec.get("required").is_none();
+    if optional {
+        spec.insert("default".to_owned(), json!({}));
+    } else {
+        spec.remove("default");
+    }
+    let Some(root) = root.as_object_mut() else { return };
+    root.insert(
+        "required".to_owned(),
+        if optional { json!(["metadata"]) } else { json!(["metadata", "spec"]) },
+    );
+    if let Some(description) = description {
+        root.insert("description".to_owned(), description);
+    }
+}
+
+/// The one kind whose fields are not under `spec`, which the derive cannot say.
+fn priority_class_crd() -> CustomResourceDefinition {
+    let names: Map<String, Value> = [
+        ("plural", json!("workloadpriorityclasses")),
+        ("singular", json!("workloadpriorityclass")),
+        ("kind", json!("WorkloadPriorityClass")),
+        ("listKind", json!("WorkloadPriorityClassList")),
+        ("shortNames", json!(["wpc"])),
+        ("categories", json!(["kueue"])),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect();
+    let schema = json!({
+        "type": "object",
+        "description": "A priority by name, for queueing only.",
+        "required": ["value"],
+        "properties": {
+            "value": {"type": "integer", "format": "int32", "description": "Higher goes first."},
+            "description": {"type": "string", "maxLength": 2048, "description": "When to use this class."},
+        },
+    });
+    let value = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("workloadpriorityclasses.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "names": names,
+            "scope": "Cluster",
+            "versions": [{
+                "name": VERSION, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+                "additionalPrinterColumns": [{"name": "Value", "type": "integer", "jsonPath": ".value"}],
+            }],
+        },
+    });
+    serde_json::from_value(value).expect("the literal above is a CustomResourceDefinition")
+}

@@ -1,0 +1,66 @@
+//! Timestamps of the model and of the API.
+
+use gangway_model::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+
+/// A time as objects store it: whole seconds.
+pub fn to_api(time: Timestamp) -> Time {
+    Time(to_jiff(time.whole_second()))
+}
+
+/// A time with its fraction, for leases and events.
+pub fn to_api_micro(time: Timestamp) -> MicroTime {
+    MicroTime(to_jiff(time))
+}
+
+/// The time that an object stores.
+pub fn from_api(time: &Time) -> Timestamp {
+    from_jiff(time.0)
+}
+
+/// The time in the text of RFC 3339, in whole seconds and UTC.
+pub fn to_rfc3339(time: Timestamp) -> String {
+    to_jiff(time.whole_second()).to_string()
+}
+
+/// Reads a text of RFC 3339.
+pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
+    text.parse().ok().map(from_jiff)
+}
+
+/// Times that neither side can hold become the earliest or latest one that it can.
+fn to_jiff(time: Timestamp) -> jiff::Timestamp {
+    jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or(if time < Timestamp::EPOCH {
+        jiff::Timestamp::MIN
+    } else {
+        jiff::Timestamp::MAX
+    })
+}
+
+fn from_jiff(time: jiff::Timestamp) -> Timestamp {
+    let nanos = time.as_nanosecond();
+    Timestamp::from_nanos(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_back_in_whole_seconds() {
+        let time = Timestamp::from_seconds(1_700_000_000).plus_millis(250);
+        assert_eq!(from_api(&to_api(time)), time.whole_second());
+        assert_eq!(to_rfc3339(time), "2023-11-14T22:13:20Z");
+        assert_eq!(from_rfc3339("2023-11-14T22:13:20Z"), Some(time.whole_second()));
+        assert_eq!(from_rfc3339("2023-11-14T23:13:20.25+01:00"), Some(time));
+        assert_eq!(from_rfc3339("yesterday"), None);
+    }
+
+    #[test]
+    fn the_ends_of_time_do_not_wrap() {
+        for time in [Timestamp::from_nanos(i64::MAX), Timestamp::from_nanos(i64::MIN)] {
+            assert_eq!(from_api(&to_api(time)), time.whole_second());
+        }
+        assert_eq!(from_rfc3339("9000-01-01T00:00:00Z"), Some(Timestamp::from_nanos(i64::MAX)));
+    }
+}

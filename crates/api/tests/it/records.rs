@@ -1,0 +1,292 @@
+//! Objects to records and back.
+
+use gangway_api::kueue;
+use gangway_api::records::{
+    ResourceRules, cluster_queue, cluster_queue_status, cohort, flavor, local_queue, local_queue_status,
+    workload, workload_status,
+};
+use gangway_model::conditions::ConditionType;
+use gangway_model::queues::{
+    BorrowWithinCohort, FlavorUsage, FungibilityPolicy, QueueCounts, QueueingStrategy, ReclaimWithinCohort,
+    StopPolicy,
+};
+use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
+use gangway_model::workload::{Admission, Assignment, Pending, Reservation, State, Waiting};
+use gangway_model::{Amount, Requests, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn object<T: DeserializeOwned>(kind: &str, name: &str, rest: Value) -> T {
+    let mut object = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind,
+        "metadata": {"name": name, "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 3},
+        "spec": {},
+    });
+    for (field, value) in rest.as_object().unwrap() {
+        object[field] = value.clone();
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn queue(spec: Value) -> gangway_api::records::Read<gangway_model::queues::ClusterQueue> {
+    cluster_queue(&object::<kueue::ClusterQueue>("ClusterQueue", "main", json!({"spec": spec})))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_seconds(second)
+}
+
+#[test]
+fn both_spellings_mean_the_same() {
+    let older = queue(json!({
+        "cohort": "all", "admissionChecks": ["budget"],
+        "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"},
+        "preemption": {"withinCohort": "ReclaimFromAny", "withinClusterQueue": "LowerPriorityOnly"},
+    }));
+    let newer = queue(json!({
+        "cohortName": "all", "admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]},
+        "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"},
+        "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+    }));
+    assert_eq!(older, newer);
+    assert_eq!(newer.problems, vec![]);
+    assert_eq!(newer.record.fungibility.when_can_preempt, FungibilityPolicy::MayStopSearch);
+}
+
+#[test]
+fn kep_83_words_are_understood() {
+    let table = [
+        ("Never", ReclaimWithinCohort::Never),
+        ("Any", ReclaimWithinCohort::Any),
+        ("ReclaimFromAny", ReclaimWithinCohort::Any),
+        ("ReclaimAny", ReclaimWithinCohort::Any),
+        ("Always", ReclaimWithinCohort::Any),
+        ("LowerPriority", ReclaimWithinCohort::LowerPriority),
+        ("ReclaimFromLowerPriority", ReclaimWithinCohort::LowerPriority),
+        ("LowerPriorityOnly", ReclaimWithinCohort::LowerPriority),
+    ];
+    for (word, expected) in table {
+        for field in ["withinCohort", "reclaimWithinCohort"] {
+            let read = queue(json!({"preemption": {field: word}}));
+            assert_eq!(
+                (read.record.preemption.reclaim_within_cohort, read.problems),
+                (expected, vec![]),
+                "{word}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_empty_queue_has_the_defaults() {
+    let read = queue(json!({}));
+    assert_eq!(read.problems, vec![]);
+    let record = read.record;
+    assert_eq!(record.strategy, QueueingStrategy::BestEffortFifo);
+    assert_eq!(record.namespace_selector, None);
+    assert_eq!(record.stop_policy, StopPolicy::None);
+    assert_eq!(record.fungibility, Default::default());
+    assert_eq!(record.preemption.borrow_within_cohort, BorrowWithinCohort::Never);
+    assert_eq!((record.cohort, record.invalid), (None, None));
+}
+
+#[test]
+fn quotas_are_counted_in_their_units() {
+    let read = queue(
+        json!({"cohortName": "all", "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [
+        {"name": "spot", "resources": [
+            {"name": "cpu", "nominalQuota": "1.5", "borrowingLimit": 1, "lendingLimit": "500m"},
+            {"name": "memory", "nominalQuota": "100E"}]}]}]}),
+    );
+    assert_eq!(read.problems, vec![]);
+    let quotas = &read.record.resource_groups[0].flavors[0].quotas;
+    assert_eq!((quotas[0].nominal, quotas[0].lending_limit), (Amount::new(1500), Some(Amount::new(500))));
+    assert!(quotas[1].nominal.is_unlimited(), "what does not fit is no limit");
+}
+
+#[test]
+fn problems_are_all_reported_and_make_the_queue_invalid() {
+    let read = queue(json!({
+        "cohortName": "a", "cohort": "b", "stopPolicy": "Pause", "queueingStrategy": "Random",
+        "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+            {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": "-1", "lendingLimit": "x"}]},
+            {"name": "spot", "resources": [{"name": "memory", "nominalQuota": 1}]}]}],
+    }));
+    let mut paths: Vec<&str> = read.problems.iter().map(|problem| problem.path.as_str()).collect();
+    paths.sort_unstable();
+    let expected = [
+        "spec.cohortName",
+        "spec.namespaceSelector",
+        "spec.queueingStrategy",
+        "spec.resourceGroups[0].flavors",
+        "spec.resourceGroups[0].flavors[0].resources[0].lendingLimit",
+        "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota",
+        "spec.resourceGroups[0].flavors[1].resources",
+        "spec.stopPolicy",
+    ];
+    assert_eq!(paths, expected);
+    let record = read.record;
+    assert!(record.invalid.unwrap().contains("spec.cohortName: differs from spec.cohort"));
+    assert_eq!(record.stop_policy, StopPolicy::Hold, "what cannot be read stops the queue");
+    assert!(!record.namespace_selector.unwrap().matches(&Default::default()), "and selects nothing");
+}
+
+#[test]
+fn what_is_not_supported_is_said() {
+    let read = queue(json!({"fairSharing": {"weight": 1}, "waitForPodsReady": {"timeout": "1m"},
+        "flavorFungibility": {"flavorFallbackStrategy": {}}}));
+    let paths: Vec<&str> = read.unsupported.iter().map(|note| note.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["spec.fairSharing", "spec.waitForPodsReady", "spec.flavorFungibility.fallbackStrategy"]
+    );
+    assert_eq!(read.record.invalid, None);
+}
+
+#[test]
+fn flavors_cohorts_and_local_queues() {
+    let spec = json!({"nodeLabels": {"a": "b"}, "nodeTaints": [{"key": "k", "effect": "Never"}],
+        "tolerations": [{"key": "k", "operator": "Exists"}]});
+    let read = flavor(&object("ResourceFlavor", "spot", json!({"spec": spec})));
+    assert_eq!(read.problems[0].path, "spec.nodeTaints[0].effect");
+    assert_eq!((read.record.node_taints.len(), read.record.tolerations.len()), (1, 1));
+
+    let spec = json!({"parentName": "root", "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [
+        {"name": "spot", "resources": [{"name": "cpu", "nominalQuota": 1, "lendingLimit": 5}]}]}]});
+    let read = cohort(&object("Cohort", "all", json!({"spec": spec})));
+    assert_eq!(read.problems, vec![], "a cohort lends what its members have");
+    assert_eq!(read.record.parent.unwrap().as_str(), "root");
+
+    let spec = json!({"clusterQueue": "main", "stopPolicy": "HoldAndDrain"});
+    let read = local_queue(&object("LocalQueue", "team", json!({"spec": spec})));
+    assert_eq!(read.record.name.to_string(), "ns/team");
+    assert_eq!(read.record.stop_policy, StopPolicy::HoldAndDrain);
+}
+
+fn waiting_workload(status: Value) -> kueue::Workload {
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 2, "example.com/x": 1}}}]}});
+    let spec = json!({"queueName": "team", "priority": 5, "podSets": [{"name": "main", "count": 3, "template": template}]});
+    object("Workload", "w", json!({"spec": spec, "status": status}))
+}
+
+#[test]
+fn a_workload_is_read() {
+    let rules = ResourceRules { exclude_prefixes: vec!["example.com/".to_owned()] };
+    let read = workload(&waiting_workload(json!({})), &rules);
+    assert_eq!((read.problems, read.repaired), (vec![], false));
+    let record = read.record;
+    assert_eq!((record.version, record.generation, record.priority, record.active), (7, 3, 5, true));
+    assert_eq!((record.pod_sets[0].count, record.pod_sets[0].requests.get("cpu")), (3, 2000));
+    assert!(!record.pod_sets[0].requests.contains("example.com/x"));
+    assert_eq!(record.state, State::new());
+}
+
+#[test]
+fn a_template_that_is_none_makes_the_workload_invalid() {
+    for template in [
+        json!(5),
+        json!({"spec": {"containers": 5}}),
+        json!({"spec": {"containers": [{"name": "c",
+        "resources": {"requests": {"cpu": "-1"}}}]}}),
+    ] {
+        let spec = json!({"podSets": [{"name": "main", "count": -1, "template": template}]});
+        let read = workload(&object("Workload", "w", json!({"spec": spec})), &ResourceRules::default());
+        assert!(read.record.invalid.unwrap().contains("spec.podSets[0].template"));
+        assert_eq!(read.record.pod_sets[0].count, 0);
+    }
+}
+
+fn holding() -> State {
+    let mut usage = Requests::new();
+    usage.set("cpu".into(), 6000);
+    usage.set("memory".into(), 3 << 20);
+    let assignment = Assignment {
+        name: "main".into(),
+        flavors: vec![("cpu".into(), "spot".into()), ("memory".into(), "spot".into())],
+        usage,
+        count: 3,
+    };
+    let admission = Admission { cluster_queue: "main".into(), pod_sets: vec![assignment] };
+    State::Holding(Reservation {
+        admission,
+        reserved_at: at(10),
+        admitted_at: Some(at(10)),
+        past_eviction: None,
+        requeued: None,
+    })
+}
+
+#[test]
+fn a_state_survives_the_way_through_the_object() {
+    let waiting = Waiting { reason: PendingReason::WaitingForQuota, message: "3 cpu".into(), since: at(5) };
+    let pending = State::Pending(Pending { waiting: Some(waiting), ..Pending::default() });
+    for state in [State::new(), pending, holding()] {
+        let status = workload_status(&state, 3, None);
+        let read = workload(&waiting_workload(status), &ResourceRules::default());
+        assert_eq!((read.record.state, read.repaired), (state, false));
+    }
+}
+
+#[test]
+fn conditions_of_others_are_kept_and_ours_replaced() {
+    let foreign = json!({"type": "PodsReady", "status": "True", "reason": "Started", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let stale = json!({"type": "Evicted", "status": "True", "reason": "Preempted", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let current: kueue::WorkloadStatus =
+        serde_json::from_value(json!({"conditions": [foreign, stale]})).unwrap();
+    let status = workload_status(&holding(), 3, Some(&current));
+    let types: Vec<&str> =
+        status["conditions"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["QuotaReserved", "Admitted", "PodsReady"]);
+    assert_eq!(status["conditions"][0]["observedGeneration"], json!(3));
+    assert_eq!(
+        status["admission"]["podSetAssignments"][0]["resourceUsage"],
+        json!({"cpu": "6", "memory": "3Mi"})
+    );
+}
+
+#[test]
+fn admission_is_written_only_when_it_changes() {
+    let mut status = workload_status(&holding(), 3, None);
+    status["admission"]["podSetAssignments"][0]["topologyAssignment"] = json!({"levels": ["rack"]});
+    let current: kueue::WorkloadStatus = serde_json::from_value(status).unwrap();
+    assert!(workload_status(&holding(), 3, Some(&current)).get("admission").is_none());
+    let pending = workload_status(&State::new(), 3, Some(&current));
+    assert_eq!(pending["admission"], Value::Null);
+    assert!(pending.as_object().unwrap().contains_key("admission"), "null takes it away");
+}
+
+#[test]
+fn contradictory_conditions_are_a_repair() {
+    let admitted = json!({"type": ConditionType::Admitted.as_str(), "status": "True", "reason": "Admitted",
+        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let read = workload(&waiting_workload(json!({"conditions": [admitted]})), &ResourceRules::default());
+    assert!(read.repaired && !read.record.state.may_run());
+}
+
+#[test]
+fn queue_statuses_are_written_once() {
+    let usage = FlavorUsage { flavor: "spot".into(), resources: vec![("cpu".into(), 1500, 0)] };
+    let counts =
+        QueueCounts { pending: 1, reserving: 2, admitted: 2, reservation: vec![usage], usage: vec![] };
+    let ready = (ClusterQueueReason::Ready, "It admits");
+    let status = cluster_queue_status(None, &counts, ready, 1, at(10)).unwrap();
+    assert_eq!(
+        status["flavorsReservation"][0]["resources"][0],
+        json!({"name": "cpu", "total": "1500m", "borrowed": "0"})
+    );
+    assert_eq!(status["conditions"][0]["lastTransitionTime"], json!("1970-01-01T00:00:10Z"));
+    let current: kueue::ClusterQueueStatus = serde_json::from_value(status).unwrap();
+    assert_eq!(cluster_queue_status(Some(&current), &counts, ready, 1, at(20)), None);
+    let stopped = (ClusterQueueReason::Stopped, "It is held");
+    let status = cluster_queue_status(Some(&current), &counts, stopped, 1, at(20)).unwrap();
+    assert_eq!(status["conditions"][0]["status"], json!("False"));
+    assert_eq!(status["conditions"][0]["lastTransitionTime"], json!("1970-01-01T00:00:20Z"));
+
+    let ready = (LocalQueueReason::Ready, "It passes on");
+    let status = local_queue_status(None, &counts, ready, 1, at(10)).unwrap();
+    let current: kueue::LocalQueueStatus = serde_json::from_value(status).unwrap();
+    assert_eq!(local_queue_status(Some(&current), &counts, ready, 1, at(20)), None);
+}

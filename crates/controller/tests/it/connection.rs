@@ -1,0 +1,115 @@
+//! A connection to the embedded API on which things go wrong, and a clock for paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gangway_apiserver::{ApiServer, ResponseBody};
+use gangway_model::{Clock, Timestamp};
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+
+/// A clock that moves with tokio's paused time.
+pub(crate) struct TokioClock {
+    start: tokio::time::Instant,
+}
+
+impl TokioClock {
+    pub(crate) fn new() -> Self {
+        Self { start: tokio::time::Instant::now() }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        let elapsed = self.start.elapsed().as_millis();
+        Timestamp::from_seconds(1_700_000_000).plus_millis(i64::try_from(elapsed).expect("a short test"))
+    }
+}
+
+/// What happens to one request on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    None,
+    /// It never reaches the server.
+    Lost,
+    /// It lands, and the answer is lost.
+    AnswerLost,
+    /// Neither it nor anything after it arrives.
+    CutOff,
+    /// It lands, and nothing after it arrives.
+    CutOffAfter,
+}
+
+type FaultOf = Arc<dyn Fn(usize) -> Fault + Send + Sync>;
+
+/// A connection whose nth request (from 0), of those that count, has the fault that `fault_of` says.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    server: ApiServer,
+    counts: fn(&Request<Body>) -> bool,
+    counted: Arc<AtomicUsize>,
+    fault_of: FaultOf,
+    /// Told when the connection is cut off.
+    pub(crate) cut: Arc<tokio::sync::Notify>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        server: &ApiServer,
+        counts: fn(&Request<Body>) -> bool,
+        fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static,
+    ) -> Self {
+        let (counted, cut) = (Arc::default(), Arc::default());
+        Self { server: server.clone(), counts, counted, fault_of: Arc::new(fault_of), cut }
+    }
+
+    /// How many requests counted so far.
+    pub(crate) fn counted(&self) -> usize {
+        self.counted.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.clone(), "default")
+    }
+}
+
+impl tower::Service<Request<Body>> for Connection {
+    type Response = Response<ResponseBody>;
+    type Error = std::io::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let fault = if (self.counts)(&request) {
+            (self.fault_of)(self.counted.fetch_add(1, Ordering::SeqCst))
+        } else {
+            Fault::None
+        };
+        if fault == Fault::CutOff {
+            self.cut.notify_one();
+            return futures::future::pending().boxed();
+        }
+        let answer = (fault != Fault::Lost).then(|| self.server.call(request));
+        let cut = Arc::clone(&self.cut);
+        async move {
+            let broken = || std::io::Error::other("the connection broke");
+            let answer = answer.ok_or_else(broken)?.await.expect("the server cannot fail");
+            match fault {
+                Fault::AnswerLost => Err(broken()),
+                Fault::CutOffAfter => {
+                    cut.notify_one();
+                    futures::future::pending().await
+                }
+                _ => Ok(answer),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,5 @@
+//! The scheduler through its contract alone.
+
+mod behaviour;
+mod properties;
+mod world;

@@ -1,0 +1,300 @@
+//! Sentences that hold for every sequence of events.
+//!
+//! A small world plays the API: it keeps nodes and pods, carries decisions out or loses them, and judges
+//! every binding by its own arithmetic, which shares nothing with the scheduler's.
+
+use std::collections::BTreeMap;
+
+use gangway_model::constraints::{Constraints, Taint, TaintEffect, Toleration};
+use gangway_model::{NodeName, Timestamp, Uid};
+use gangway_placement::{Decision, DecisionId, Event, NodeRecord, Outcome, PodRecord, Scheduler, State};
+use proptest::prelude::*;
+
+use crate::world::{at, bound, empty, node, pod, requests};
+
+#[derive(Clone, Debug)]
+enum Step {
+    ApplyNode { name: u8, cpu: i64, pods: i64, ssd: bool, tainted: bool, cordoned: bool },
+    DeleteNode(u8),
+    CreatePod { cpu: i64, priority: i32, wants_ssd: bool, tolerates: bool, gated: bool },
+    OpenGates(usize),
+    BeginDeletion(usize),
+    DeletePod(usize),
+    FinishPod(usize),
+    BindByOthers(usize, u8),
+    Answer(usize, Outcome),
+    ObserveBinding(usize),
+    Decide(usize),
+    PassSeconds(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let outcome = prop_oneof![
+        4 => Just(Outcome::Landed),
+        1 => Just(Outcome::Rejected),
+        1 => Just(Outcome::Conflict),
+        1 => Just(Outcome::Unknown),
+    ];
+    let any_pod = 0..40_usize;
+    prop_oneof![
+        3 => (0..4_u8, 0..8_i64, 1..4_i64, any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.1))
+            .prop_map(|(name, cpu, pods, ssd, tainted, cordoned)| {
+                Step::ApplyNode { name, cpu: cpu * 500, pods, ssd, tainted, cordoned }
+            }),
+        1 => (0..4_u8).prop_map(Step::DeleteNode),
+        6 => (0..5_i64, 0..3_i32, prop::bool::weighted(0.3), prop::bool::weighted(0.3), prop::bool::weighted(0.1))
+            .prop_map(|(cpu, priority, wants_ssd, tolerates, gated)| {
+                Step::CreatePod { cpu: cpu * 400, priority, wants_ssd, tolerates, gated }
+            }),
+        1 => any_pod.clone().prop_map(Step::OpenGates),
+        1 => any_pod.clone().prop_map(Step::BeginDeletion),
+        2 => any_pod.clone().prop_map(Step::DeletePod),
+        2 => any_pod.clone().prop_map(Step::FinishPod),
+        1 => (any_pod.clone(), 0..5_u8).prop_map(|(pod, node)| Step::BindByOthers(pod, node)),
+        4 => (any_pod.clone(), outcome).prop_map(|(pod, outcome)| Step::Answer(pod, outcome)),
+        4 => any_pod.prop_map(Step::ObserveBinding),
+        4 => (0..4_usize).prop_map(Step::Decide),
+        2 => (0..5_i64).prop_map(Step::PassSeconds),
+    ]
+}
+
+/// What a binding in flight looks like from outside.
+struct Flight {
+    id: DecisionId,
+    node: NodeName,
+    landed: bool,
+}
+
+struct World {
+    scheduler: Scheduler,
+    now: Timestamp,
+    nodes: BTreeMap<NodeName, NodeRecord>,
+    pods: BTreeMap<Uid, PodRecord>,
+    flights: BTreeMap<Uid, Flight>,
+    created: usize,
+    log: Vec<Decision>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut scheduler = empty();
+        scheduler.apply(Event::Synced, at(0));
+        let (nodes, pods, flights) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { scheduler, now: at(0), nodes, pods, flights, created: 0, log: Vec::new() }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.scheduler.apply(event, self.now);
+    }
+
+    fn nth_pod(&self, n: usize) -> Option<PodRecord> {
+        self.pods.values().nth(n % self.pods.len().max(1)).cloned()
+    }
+
+    fn observe(&mut self, record: PodRecord) {
+        self.pods.insert(record.uid.clone(), record.clone());
+        self.tell(Event::PodApplied(record));
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::ApplyNode { name, cpu, pods, ssd, tainted, cordoned } => {
+                self.apply_node(name, cpu, pods, ssd, tainted, cordoned);
+            }
+            Step::DeleteNode(name) => {
+                let name: NodeName = format!("n{name}").into();
+                self.nodes.remove(&name);
+                self.tell(Event::NodeDeleted(name));
+            }
+            Step::CreatePod { cpu, priority, wants_ssd, tolerates, gated } => {
+                self.create_pod(cpu, priority, wants_ssd, tolerates, gated);
+            }
+            Step::Decide(budget) => {
+                self.decide(budget);
+            }
+            Step::PassSeconds(seconds) => self.now = self.now.plus_seconds(seconds),
+            Step::OpenGates(n)
+            | Step::BeginDeletion(n)
+            | Step::DeletePod(n)
+            | Step::FinishPod(n)
+            | Step::BindByOthers(n, _)
+            | Step::Answer(n, _)
+            | Step::ObserveBinding(n) => {
+                if let Some(pod) = self.nth_pod(n) {
+                    self.change_pod(&step, pod);
+                }
+            }
+        }
+    }
+
+    fn apply_node(&mut self, name: u8, cpu: i64, pods: i64, ssd: bool, tainted: bool, cordoned: bool) {
+        let mut record = node(&format!("n{name}"), cpu);
+        record.allocatable = requests(&[("cpu", cpu), ("memory", 1 << 30), ("pods", pods)]);
+        record.labels.extend(ssd.then(|| ("disk".to_owned(), "ssd".to_owned())));
+        let taint = Taint { key: "spot".into(), value: String::new(), effect: TaintEffect::NoSchedule };
+        record.taints.extend(tainted.then_some(taint));
+        record.unschedulable = cordoned;
+        self.nodes.insert(record.name.clone(), record.clone());
+        self.tell(Event::NodeApplied(record));
+    }
+
+    fn create_pod(&mut self, cpu: i64, priority: i32, wants_ssd: bool, tolerates: bool, gated: bool) {
+        self.created += 1;
+        let toleration = Toleration {
+            key: Some("spot".into()),
+            exists: true,
+            value: String::new(),
+            effect: None,
+            seconds: None,
+        };
+        let constraints = Constraints {
+            node_selector: wants_ssd.then(|| ("disk".into(), "ssd".into())).into_iter().collect(),
+            affinity: None,
+            tolerations: tolerates.then_some(toleration).into_iter().collect(),
+        };
+        let gates = gated.then(|| "quota".to_owned()).into_iter().collect();
+        let record = pod(&format!("p{}", self.created), cpu);
+        self.observe(PodRecord { priority, created_at: self.now, constraints, gates, ..record });
+    }
+
+    fn change_pod(&mut self, step: &Step, pod: PodRecord) {
+        let flying = self.flights.contains_key(&pod.uid);
+        let landed = self.flights.get(&pod.uid).is_some_and(|flight| flight.landed);
+        match step {
+            Step::OpenGates(_) => self.observe(PodRecord { gates: vec![], ..pod }),
+            Step::BeginDeletion(_) if !landed => self.observe(PodRecord { deleting: true, ..pod }),
+            Step::DeletePod(_) => {
+                self.pods.remove(&pod.uid);
+                self.tell(Event::PodDeleted(pod.uid));
+            }
+            Step::FinishPod(_) => {
+                self.pods.remove(&pod.uid);
+                self.tell(Event::PodApplied(PodRecord { finished: true, ..pod }));
+            }
+            Step::BindByOthers(_, name) if pod.node.is_none() && !flying && pod.gates.is_empty() => {
+                self.observe(bound(&pod, &format!("n{name}")));
+            }
+            Step::Answer(_, outcome) if flying && !landed => self.answer(&pod.uid, *outcome),
+            Step::ObserveBinding(_) if landed => {
+                if let Some(flight) = self.flights.remove(&pod.uid) {
+                    self.observe(bound(&pod, flight.node.as_str()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, uid: &Uid, outcome: Outcome) {
+        let Some(flight) = self.flights.get_mut(uid) else { return };
+        let id = flight.id;
+        match outcome {
+            Outcome::Landed => flight.landed = true,
+            Outcome::Rejected | Outcome::Conflict => {
+                self.flights.remove(uid);
+            }
+            Outcome::Unknown => {}
+        }
+        self.tell(Event::Outcome(id, outcome));
+    }
+
+    fn decide(&mut self, budget: usize) -> usize {
+        let decisions = self.scheduler.next(self.now, budget);
+        assert!(decisions.len() <= budget);
+        for decision in &decisions {
+            if let Decision::Bind { id, pod, node } = decision {
+                self.judge_binding(&pod.uid, node);
+                self.flights.insert(pod.uid.clone(), Flight { id: *id, node: node.clone(), landed: false });
+            }
+        }
+        self.log.extend(decisions.iter().cloned());
+        decisions.len()
+    }
+
+    fn judge_binding(&self, uid: &Uid, node: &NodeName) {
+        let pod = &self.pods[uid];
+        assert!(pod.node.is_none() && !self.flying(uid), "{uid} is bound twice");
+        assert!(pod.gates.is_empty() && !pod.deleting);
+        assert!(self.fits(pod, &self.nodes[node]), "{uid} does not fit on {node}");
+    }
+
+    /// A binding of a pod that is gone or on its way out counts no more: it cannot land.
+    fn flying(&self, uid: &Uid) -> bool {
+        self.flights.contains_key(uid) && self.pods.get(uid).is_some_and(|pod| !pod.deleting)
+    }
+
+    fn fits(&self, pod: &PodRecord, node: &NodeRecord) -> bool {
+        let here = |other: &&PodRecord| {
+            other.node.as_ref() == Some(&node.name)
+                || self.flying(&other.uid) && self.flights[&other.uid].node == node.name
+        };
+        let others: Vec<_> = self.pods.values().filter(here).collect();
+        let taken: i64 = others.iter().map(|other| other.requests.get("cpu")).sum();
+        let cpu = pod.requests.get("cpu");
+        (cpu == 0 || taken + cpu <= node.allocatable.get("cpu"))
+            && (others.len() as i64) < node.allocatable.get("pods")
+            && !node.unschedulable
+            && (node.taints.is_empty() || !pod.constraints.tolerations.is_empty())
+            && (pod.constraints.node_selector.is_empty() || node.labels.contains_key("disk"))
+    }
+
+    /// Every pod is somewhere, and where it is agrees with what the world knows.
+    fn everybody_is_accounted_for(&self) {
+        self.scheduler.check().expect("every invariant holds");
+        for (uid, pod) in &self.pods {
+            let explanation = self.scheduler.explain(uid);
+            let as_expected = match &explanation.state {
+                State::Bound(node) => pod.node.as_ref() == Some(node),
+                State::Assumed(node) => self.flying(uid) && self.flights[uid].node == *node,
+                State::Gated(_) => !pod.gates.is_empty(),
+                State::Ready | State::BackingOff(_) => pod.node.is_none() && !self.flying(uid),
+                State::Waiting => {
+                    explanation.diagnosis.is_some_and(|d| d.fitting == 0 && d.nodes == self.nodes.len())
+                }
+                State::Unknown => pod.deleting && pod.node.is_none(),
+                State::Unsupported(_) => false,
+            };
+            assert!(as_expected, "{uid} is {:?}", explanation.state);
+        }
+    }
+
+    /// Lets everything happen that happens by itself, and demands that nobody waits in vain.
+    fn settle(&mut self) {
+        while let Some(deadline) = self.scheduler.next_deadline() {
+            self.now = self.now.max(deadline);
+            while self.decide(3) > 0 {}
+        }
+        while self.decide(3) > 0 {}
+        for (uid, pod) in &self.pods {
+            if pod.node.is_none() && !self.flying(uid) && pod.gates.is_empty() && !pod.deleting {
+                let node = self.nodes.values().find(|node| self.fits(pod, node));
+                assert!(node.is_none(), "{uid} waits, but fits on {:?}", node.map(|node| &node.name));
+            }
+        }
+    }
+}
+
+fn play(steps: &[Step]) -> Vec<Decision> {
+    let mut world = World::new();
+    for step in steps {
+        world.take(step.clone());
+        world.everybody_is_accounted_for();
+    }
+    world.settle();
+    world.log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_node_is_overfull_no_pod_bound_twice_none_forgotten_none_waits_in_vain(
+        steps in prop::collection::vec(step(), 1..120)
+    ) {
+        play(&steps);
+    }
+
+    #[test]
+    fn equal_events_give_equal_decisions(steps in prop::collection::vec(step(), 1..80)) {
+        prop_assert_eq!(play(&steps), play(&steps));
+    }
+}
