@@ -128,6 +128,12 @@ fn severity(reason: PendingReason) -> u8 {
     }
 }
 
+/// The flavors that make a Workload wait for this reason, in a sentence.
+fn told(trace: &[FlavorTrace], reason: PendingReason) -> String {
+    let told = trace.iter().filter(|trace| trace.verdict.reason() == Some(reason)).take(4);
+    told.map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// What a flavor search looks at.
 pub(crate) struct Search<'e> {
     pub(crate) queue: &'e ClusterQueue,
@@ -158,8 +164,19 @@ impl Search<'_> {
         let (found, pod_sets) = self.consider(workload);
         match found.worst {
             None => Ok(Admission { cluster_queue: self.queue.name.clone(), pod_sets }),
+            Some((PendingReason::ExceedsMaxQuota, _)) if self.would_fit_if_empty(workload) => {
+                let reason = PendingReason::WaitingForQuota;
+                Err(NoFit { reason, message: told(&found.trace, reason), trace: found.trace })
+            }
             Some((reason, message)) => Err(NoFit { reason, message, trace: found.trace }),
         }
+    }
+
+    /// Whether only others are in the way. Where one podSet finds its flavor taken and moves to the next,
+    /// it may be that which leaves too little for another podSet there.
+    fn would_fit_if_empty(&self, workload: &Workload) -> bool {
+        let alone = Search { usage: &Usage::NOTHING, queue: self.queue, flavors: self.flavors };
+        workload.pod_sets.len() > 1 && alone.consider(workload).0.worst.is_none()
     }
 
     /// Every flavor that is considered for a Workload, fitting or not.
@@ -239,13 +256,8 @@ impl Search<'_> {
             }
         }
         let reason = best.unwrap_or(PendingReason::NoMatchingFlavor);
-        let told: Vec<String> = found.trace[first..]
-            .iter()
-            .filter(|trace| trace.verdict.reason() == Some(reason))
-            .take(4)
-            .map(ToString::to_string)
-            .collect();
-        found.fails(reason, told.join("; "));
+        let message = told(&found.trace[first..], reason);
+        found.fails(reason, message);
         None
     }
 

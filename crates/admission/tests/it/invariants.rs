@@ -125,7 +125,10 @@ fn highest_quota_since(world: &World, decision: &Decision, cell: &Cell) -> i128 
 /// After the faults have stopped and nothing happens any more.
 pub fn check_fixed_point(world: &mut World) {
     let could_start = slow_model::could_start(&world.store);
-    assert!(could_start.is_empty(), "L4: these could start and nobody wakes them: {could_start:?}");
+    for workload in world.store.workloads.values().filter(|w| could_start.contains(&w.name)) {
+        let explanation = world.engine.explain(&workload.uid);
+        panic!("L4: it could start and nobody wakes it: {workload:?}, {explanation:?}");
+    }
     for (cell, used) in world.store.usage() {
         let nominal = i128::from(world.store.nominal(&cell));
         if used > nominal {

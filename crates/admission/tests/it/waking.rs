@@ -44,6 +44,23 @@ fn what_exceeds_the_quota_is_not_tried_again_until_the_quota_changes() {
 }
 
 #[test]
+fn what_only_others_make_too_large_is_tried_again_when_they_leave() {
+    let groups = vec![group(&["cpu"], &[("small", &[2]), ("large", &[3])])];
+    let mut world = one_queue(vec![flavor("small"), flavor("large")], groups);
+    submit(&mut world, cpu_workload("runs", 2));
+    run(&mut world);
+    let pod_sets = vec![pod_set("main", 1, &[("cpu", 1)]), pod_set("rest", 3, &[("cpu", 1)])];
+    submit(&mut world, workload("w", pod_sets));
+    run(&mut world);
+    assert_eq!(waits_for(&world, "w"), PendingReason::WaitingForQuota);
+    let message = crate::flavor_table::waiting_message(&world, "w");
+    assert_eq!(message, "cpu in flavor small: 1m needed, 0 free of 2m");
+    world.delete(&"runs".into());
+    run(&mut world);
+    assert!(state(&world, "w").may_run());
+}
+
+#[test]
 fn equal_requests_are_evaluated_once() {
     let mut world = cpu_queue(1);
     for index in 0..1_001 {

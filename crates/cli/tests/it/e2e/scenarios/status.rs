@@ -77,5 +77,6 @@ pub async fn events_tell_the_story(scene: &Scene) -> Result<()> {
     event(scene, JOB.kind, "a", "Stopped").await?;
     scene.delete(JOB, "b").await?;
     scene.stop_cluster_queue("None").await?;
-    scene.started("a").await
+    scene.started("a").await?;
+    Ok(())
 }

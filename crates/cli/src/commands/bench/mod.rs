@@ -1,0 +1,56 @@
+//! `gangway bench`: measures Gangway on this machine and says how.
+
+mod api;
+mod figure;
+mod jobs;
+mod processes;
+mod timeline;
+
+use clap::{Subcommand, ValueEnum};
+
+use self::figure::{Figure, as_json, table};
+use super::print;
+use crate::exit::{Exit, Outcome};
+use crate::render::palette::Palette;
+
+/// Subcommands of `gangway bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// The embedded API: creates per second, and how soon a watcher sees them.
+    Api(api::ApiArgs),
+    /// Jobs through the whole stack: how soon they start, and what that costs.
+    Jobs(jobs::JobsArgs),
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Json,
+}
+
+/// Measures.
+pub async fn run(command: BenchCommand) -> Outcome {
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "gangway bench: this is a debug build; use `cargo run --release -- bench …` for figures that count"
+        );
+    }
+    let (figures, form) = match command {
+        BenchCommand::Api(args) => (Box::pin(api::measure(&args)).await?, args.output),
+        BenchCommand::Jobs(args) => (Box::pin(jobs::measure(&args)).await?, args.output),
+    };
+    show(&figures, form)
+}
+
+fn show(figures: &[Figure], form: Option<Form>) -> Outcome {
+    match form {
+        Some(Form::Json) => print(&format!("{:#}\n", as_json(figures)))?,
+        None => {
+            print(&format!("build: {}\n", figure::BUILD))?;
+            for line in table(figures).lines(Palette::of_stdout(), None) {
+                print(&format!("{line}\n"))?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,146 @@
+//! When what was seen of each Job.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+
+use crate::exit::Failure;
+
+/// The moments of one Job, as a watcher saw them.
+#[derive(Clone, Debug, Default)]
+pub struct Moments {
+    pub created: Option<Instant>,
+    pub unsuspended: Option<Instant>,
+    pub first_pod: Option<Instant>,
+    pub finished: Option<Instant>,
+}
+
+/// The moments of all Jobs of a namespace.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    jobs: BTreeMap<String, Moments>,
+}
+
+enum Seen {
+    Job(Box<Job>),
+    Pod(Box<Pod>),
+}
+
+impl Timeline {
+    /// The creation of the Job was asked for at this moment.
+    pub fn created(&mut self, name: &str, at: Instant) {
+        self.jobs.entry(name.to_owned()).or_default().created = Some(at);
+    }
+
+    /// The moments of all Jobs.
+    pub fn moments(&self) -> impl Iterator<Item = &Moments> {
+        self.jobs.values()
+    }
+
+    /// From one moment to a later one, for each Job that has both.
+    pub fn spans(
+        &self,
+        from: impl Fn(&Moments) -> Option<Instant>,
+        to: impl Fn(&Moments) -> Option<Instant>,
+    ) -> Vec<i64> {
+        let spans =
+            self.moments().filter_map(|moments| Some(nanos(to(moments)?.duration_since(from(moments)?))));
+        spans.collect()
+    }
+
+    /// From each Job's end to the next moment at which another one was unsuspended, for Jobs that run one at a time.
+    pub fn turnovers(&self) -> Vec<i64> {
+        let mut starts: Vec<Instant> = self.moments().filter_map(|moments| moments.unsuspended).collect();
+        starts.sort_unstable();
+        let ends = self.moments().filter_map(|moments| moments.finished);
+        let next = |end: Instant| {
+            starts.iter().find(|start| **start >= end).map(|start| nanos(start.duration_since(end)))
+        };
+        ends.filter_map(next).collect()
+    }
+
+    /// Watches on a thread of its own, so that what is measured does not delay the watcher, until `done` or until
+    /// nothing was seen for `patience`.
+    pub async fn watched(
+        client: Client,
+        namespace: String,
+        patience: Duration,
+        done: impl Fn(&Self) -> bool + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let failed = |error| Failure::bad_input(format!("cannot start the watcher: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (send, ended) = tokio::sync::oneshot::channel();
+        let watcher = std::thread::Builder::new().name("watcher".to_owned());
+        watcher
+            .spawn(move || {
+                // Nobody listens any more if the benchmark was given up.
+                let _ = send.send(runtime.block_on(Self::watch(client, &namespace, patience, done)));
+            })
+            .map_err(failed)?;
+        ended.await.unwrap_or_else(|_| Err(Failure::broken("the watcher of the benchmark ended by itself")))
+    }
+
+    async fn watch(
+        client: Client,
+        namespace: &str,
+        patience: Duration,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<Self, Failure> {
+        let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+        let pods: Api<Pod> = Api::namespaced(client, namespace);
+        let config = watcher::Config::default();
+        let jobs = watcher(jobs, config.clone()).default_backoff().applied_objects();
+        let pods = watcher(pods, config).default_backoff().applied_objects();
+        let jobs = jobs.filter_map(|job| async { Some(Seen::Job(Box::new(job.ok()?))) });
+        let pods = pods.filter_map(|pod| async { Some(Seen::Pod(Box::new(pod.ok()?))) });
+        let mut seen = pin!(stream::select(jobs, pods));
+        let mut timeline = Self::default();
+        while !done(&timeline) {
+            match tokio::time::timeout(patience, seen.next()).await {
+                Ok(Some(Seen::Job(job))) => timeline.see_job(&job),
+                Ok(Some(Seen::Pod(pod))) => timeline.see_pod(&pod),
+                Ok(None) | Err(_) => return Err(timeline.stalled(patience)),
+            }
+        }
+        Ok(timeline)
+    }
+
+    fn stalled(&self, patience: Duration) -> Failure {
+        let finished = self.moments().filter(|moments| moments.finished.is_some()).count();
+        Failure::bad_input(format!(
+            "the Jobs of the benchmark made no progress for {patience:?}: {finished} of {} have finished",
+            self.jobs.len(),
+        ))
+    }
+
+    fn see_job(&mut self, job: &Job) {
+        let now = Instant::now();
+        let moments = self.jobs.entry(job.name_any()).or_default();
+        if job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) {
+            moments.unsuspended.get_or_insert(now);
+        }
+        let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let ended = |kind: &str| matches!(kind, "Complete" | "Failed");
+        if conditions.into_iter().any(|condition| ended(&condition.type_) && condition.status == "True") {
+            moments.finished.get_or_insert(now);
+        }
+    }
+
+    fn see_pod(&mut self, pod: &Pod) {
+        let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job");
+        if let Some(owner) = owner {
+            self.jobs.entry(owner.name.clone()).or_default().first_pod.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+/// Nanoseconds, as figures take them.
+pub fn nanos(span: Duration) -> i64 {
+    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,57 @@
+//! `gangway controller`: admission on a cluster.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use gangway_controller::workloads::{self, RequestCounts};
+
+use super::config;
+use crate::clock::SystemClock;
+use crate::connect::{Connection, causes};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt::interrupted;
+
+/// Arguments of `gangway controller`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gangway controller                            the cluster of your kubeconfig, default configuration
+  gangway controller --config gangway.yaml      with a configuration file
+  gangway controller --kubeconfig admin.conf    another cluster
+
+The CustomResourceDefinitions have to be there: gangway crds | kubectl apply -f -")]
+pub struct ControllerArgs {
+    /// The configuration file (kind Configuration of config.kueue.x-k8s.io).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Admits until it is told to stop.
+pub async fn run(args: ControllerArgs) -> Outcome {
+    let config = config::load(args.config.as_deref())?;
+    let client = args.connection.client("controller").await?;
+    eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
+    let counts = Arc::new(RequestCounts::default());
+    let options = workloads::Options { config, counts: counts.clone() };
+    let outcome = tokio::select! {
+        ended = workloads::run(client, Arc::new(SystemClock), options) => Some(ended),
+        () = interrupted() => None,
+    };
+    let requests = counts.snapshot();
+    eprintln!(
+        "gangway controller: stopped after {} requests for decisions and {} for diagnostics",
+        requests.decisions, requests.diagnostics
+    );
+    match outcome {
+        Some(Err(error)) => {
+            Err(Failure::bad_input(format!("the controller cannot go on: {}", causes(&error))).try_this(
+                "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+            ))
+        }
+        Some(Ok(())) => Err(Failure::broken("the controller ended by itself")),
+        None => Ok(Exit::Success),
+    }
+}

@@ -1,0 +1,140 @@
+//! `gangway explain`: why does a Job wait?
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use gangway_admission::Explanation;
+use gangway_controller::workloads::{Explained, Snapshot};
+use gangway_model::Clock;
+use serde_json::{Value, json};
+
+use super::{config, print};
+use crate::clock::SystemClock;
+use crate::connect::{Connection, causes};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::render::palette::{Palette, Tone};
+use crate::render::table::Table;
+
+/// Arguments of `gangway explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gangway explain job/train -n vision           the dominant reason, its numbers, and what would help
+  gangway explain job/train -n vision -o json   for programs
+
+It lists the objects and works the answer out anew, so it needs no controller to be running. The reasons are in
+docs/reasons.md.")]
+pub struct ExplainArgs {
+    /// `job/NAME`.
+    #[arg(value_name = "job/NAME")]
+    target: String,
+    /// The namespace; otherwise that of the context.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// `json` for programs.
+    #[arg(short, long, value_enum, value_name = "FORM")]
+    output: Option<Form>,
+    /// The configuration file of the controller.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    Json,
+}
+
+/// Explains one Job.
+pub async fn run(args: ExplainArgs) -> Outcome {
+    let Some(("job" | "jobs", name)) = args.target.split_once('/') else {
+        return Err(Failure::bad_input(format!("{:?} is not job/NAME", args.target))
+            .try_this(format!("gangway explain job/{}", args.target)));
+    };
+    let config = config::load(args.config.as_deref())?;
+    let client = args.connection.client("explain").await?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let snapshot = Snapshot::read(client, clock, &config).await.map_err(|error| {
+        Failure::bad_input(format!("cannot read the queues and Workloads: {}", causes(&error))).try_this(
+            "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+        )
+    })?;
+    let job = format!("Job {namespace}/{name}");
+    let explanation = match snapshot.explain_job(&namespace, name) {
+        Explained::NoSuchJob => {
+            return Err(Failure::bad_input(format!("there is no {job}")).try_this("gangway get jobs -A"));
+        }
+        Explained::NotQueued => {
+            let label = gangway_api::names::QUEUE_NAME_LABEL;
+            return Err(Failure::bad_input(format!("{job} names no queue, so Gangway leaves it alone"))
+                .try_this(format!("kubectl label job {name} -n {namespace} {label}=QUEUE")));
+        }
+        Explained::NoWorkload => {
+            return Err(Failure::bad_input(format!("{job} is queued, but no Workload stands for it yet"))
+                .try_this("check that `gangway controller` runs; `kubectl describe job` shows its Events"));
+        }
+        Explained::Workload(explanation) => explanation,
+    };
+    match args.output {
+        Some(Form::Json) => print(&format!("{:#}\n", as_json(&explanation)))?,
+        None => {
+            for line in lines(&job, &explanation, Palette::of_stdout()) {
+                print(&format!("{line}\n"))?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn lines(job: &str, explanation: &Explanation, palette: Palette) -> Vec<String> {
+    let situation = palette.paint(Tone::Strong, explanation.situation.as_str());
+    let mut lines = vec![format!("{job}: {situation}"), format!("  {}", explanation.message)];
+    let queue = explanation.cluster_queue.as_ref();
+    lines.push(match (queue, explanation.ahead) {
+        (None, _) => format!("  Workload {}", explanation.name),
+        (Some(queue), 0) => format!("  Workload {}, ClusterQueue {queue}", explanation.name),
+        (Some(queue), 1) => {
+            format!("  Workload {}, ClusterQueue {queue}, one goes before it", explanation.name)
+        }
+        (Some(queue), ahead) => {
+            format!("  Workload {}, ClusterQueue {queue}, {ahead} go before it", explanation.name)
+        }
+    });
+    if !explanation.flavors.is_empty() {
+        let mut table = Table::new(&["POD SET", "FLAVOR", "VERDICT"]);
+        for trace in &explanation.flavors {
+            table.row([trace.pod_set.to_string(), trace.flavor.to_string(), trace.to_string()]);
+        }
+        lines.push(String::new());
+        lines.extend(table.lines(palette, None).into_iter().map(|line| format!("  {line}")));
+    }
+    if !explanation.advice.is_empty() {
+        lines.push(String::new());
+        lines.extend(explanation.advice.iter().map(|advice| format!("  It ends when: {advice}")).take(1));
+        lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
+    }
+    lines
+}
+
+fn as_json(explanation: &Explanation) -> Value {
+    let flavors = explanation.flavors.iter().map(|trace| {
+        json!({
+            "podSet": trace.pod_set.as_str(),
+            "flavor": trace.flavor.as_str(),
+            "verdict": trace.to_string(),
+        })
+    });
+    json!({
+        "workload": explanation.name.to_string(),
+        "clusterQueue": explanation.cluster_queue.as_ref().map(ToString::to_string),
+        "situation": explanation.situation.as_str(),
+        "neverStarts": explanation.situation.never_starts(),
+        "message": explanation.message,
+        "ahead": explanation.ahead,
+        "flavors": flavors.collect::<Vec<_>>(),
+        "advice": explanation.advice,
+    })
+}

@@ -1,0 +1,116 @@
+//! One file per command, and the arguments that lead there.
+
+mod bench;
+mod config;
+mod controller;
+mod crds;
+mod explain;
+mod get;
+mod logs;
+mod node;
+pub mod reasons;
+mod run;
+mod scheduler;
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+use crate::connect::causes;
+use crate::exit::{EXIT_CODES_HELP, Exit, Failure, Outcome};
+
+/// Admits batch Jobs against quota, on a Kubernetes cluster or on this machine alone.
+#[derive(Debug, Parser)]
+#[command(name = "gangway", version, about, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES_HELP}"))]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  gangway run examples/quickstart.yaml     queues and Jobs on this machine; no cluster needed
+  gangway crds | kubectl apply -f -        prepare a cluster
+  gangway controller                       admit Jobs on the cluster of your kubeconfig
+  gangway explain job/train -n vision      why does it wait?";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Applies files, runs their Jobs on this machine and ends when every Job has ended.
+    Run(run::RunArgs),
+    /// Admits Jobs on a cluster.
+    Controller(controller::ControllerArgs),
+    /// Places pods on nodes: those that ask for the scheduler `gangway`.
+    Scheduler(scheduler::SchedulerArgs),
+    /// Makes this machine a node, or plays nodes that only pretend.
+    Node(node::NodeArgs),
+    /// Prints the CustomResourceDefinitions.
+    Crds,
+    /// Checks or shows a configuration file.
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Lists queues, Workloads or Jobs.
+    Get(get::GetArgs),
+    /// Says why a Job waits, with numbers.
+    Explain(explain::ExplainArgs),
+    /// Prints what pods wrote.
+    Logs(logs::LogsArgs),
+    /// Measures Gangway on this machine.
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Prints docs/reasons.md.
+    #[command(hide = true)]
+    Reasons,
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub async fn run(self) -> Outcome {
+        match self.command {
+            Command::Run(args) => Box::pin(run::run(args)).await,
+            Command::Controller(args) => Box::pin(controller::run(args)).await,
+            Command::Scheduler(args) => Box::pin(scheduler::run(args)).await,
+            Command::Node(args) => Box::pin(node::run(args)).await,
+            Command::Crds => crds::run(),
+            Command::Config(command) => config::run(command),
+            Command::Get(args) => Box::pin(get::run(args)).await,
+            Command::Explain(args) => Box::pin(explain::run(args)).await,
+            Command::Logs(args) => Box::pin(logs::run(args)).await,
+            Command::Bench(command) => Box::pin(bench::run(command)).await,
+            Command::Reasons => reasons::run(),
+        }
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) ends the command without a complaint.
+fn print(text: &str) -> Result<(), Failure> {
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(output_failure)
+}
+
+fn output_failure(error: std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => {
+            Failure { exit: Exit::Success, message: String::new(), advice: String::new() }
+        }
+        _ => Failure::bad_input(format!("cannot write the output: {error}")),
+    }
+}
+
+/// A request that the API server did not fulfil.
+fn api_failure(what: &str, error: &kube::Error) -> Failure {
+    let failure = Failure::bad_input(format!("cannot {what}: {}", causes(error)));
+    match error {
+        kube::Error::Api(status)
+            if status.code == 404
+                && status.details.as_ref().is_none_or(|details| details.name.is_empty()) =>
+        {
+            failure.try_this(
+                "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+            )
+        }
+        kube::Error::Api(status) if status.code == 403 => {
+            failure.try_this("ask for the permission that the message names")
+        }
+        _ => failure,
+    }
+}

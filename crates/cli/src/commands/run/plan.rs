@@ -1,0 +1,196 @@
+//! What the files ask for: checked as a whole before anything is applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor};
+use gangway_api::manifests::{self, Manifest};
+use gangway_api::names::{DEFAULT_NAME, QUEUE_NAME_LABEL};
+use serde_json::{Value, json};
+
+use super::machines::machines;
+use super::quota_watch::QuotaLine;
+use super::quotas::quota_lines;
+use super::served::{self, Place};
+use crate::embedded::Machine;
+use crate::exit::Failure;
+
+/// An object of a file.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// `file:line`; empty for what the files only imply.
+    pub at: String,
+    pub object: Value,
+    pub place: Place,
+}
+
+impl Planned {
+    fn name(&self) -> &str {
+        let metadata = &self.object["metadata"];
+        metadata["name"].as_str().or_else(|| metadata["generateName"].as_str()).unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.object["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        self.object["kind"] == kind
+    }
+
+    /// `Job vision/train`.
+    pub fn title(&self) -> String {
+        let kind = self.object["kind"].as_str().unwrap_or_default();
+        match self.namespace() {
+            "" => format!("{kind} {}", self.name()),
+            namespace => format!("{kind} {namespace}/{}", self.name()),
+        }
+    }
+}
+
+/// Everything that is needed to run the files.
+#[derive(Debug)]
+pub struct Plan {
+    /// In the order in which they are applied.
+    pub objects: Vec<Planned>,
+    /// Namespaces that the files use and do not define.
+    pub namespaces_added: Vec<String>,
+    pub quotas: Vec<QuotaLine>,
+    pub machines: Vec<Machine>,
+    /// The ClusterQueue of each LocalQueue, by namespace and name.
+    pub cluster_queues: BTreeMap<(String, String), String>,
+}
+
+/// Reads the files. Every error of every file is in the failure.
+pub fn read(files: &[PathBuf]) -> Result<Plan, Failure> {
+    let mut found = Vec::new();
+    let mut errors = Vec::new();
+    for file in files {
+        let name = file.display().to_string();
+        match std::fs::read_to_string(file) {
+            Err(error) => errors.push(format!("{name}: cannot be read: {error}")),
+            Ok(text) => match manifests::parse(&name, &text) {
+                Ok(manifests) => found.extend(manifests),
+                Err(error) => errors.push(error.to_string()),
+            },
+        }
+    }
+    if !errors.is_empty() {
+        return Err(refused(&errors));
+    }
+    plan(found)
+}
+
+fn refused(errors: &[String]) -> Failure {
+    Failure::bad_input(format!("nothing was applied\n{}", errors.join("\n")))
+}
+
+/// Plans objects that were read.
+fn plan(manifests: Vec<Manifest>) -> Result<Plan, Failure> {
+    let mut objects = placed(manifests)?;
+    let mut errors = duplicates(&objects);
+    errors.extend(jobs_without_queue(&objects));
+    if !errors.is_empty() {
+        return Err(refused(&errors));
+    }
+    if !objects.iter().any(|planned| planned.is("Job")) {
+        return Err(Failure::bad_input("the files hold no Job, so there is nothing to run")
+            .try_this("gangway run examples/quickstart.yaml"));
+    }
+    let namespaces_added = missing_namespaces(&objects);
+    objects.extend(namespaces_added.iter().filter_map(|name| {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let place = served::place(&object)?;
+        Some(Planned { at: String::new(), object, place })
+    }));
+    objects.sort_by_key(|planned| planned.place.rank);
+
+    let flavors: Vec<ResourceFlavor> = typed(&objects, "ResourceFlavor");
+    let queues: Vec<ClusterQueue> = typed(&objects, "ClusterQueue");
+    let quotas = quota_lines(&queues, &flavors);
+    let machines = machines(&flavors, &quotas);
+    let local_queues: Vec<LocalQueue> = typed(&objects, "LocalQueue");
+    let cluster_queues = local_queues.into_iter().filter_map(|queue| {
+        let name = (queue.metadata.namespace?, queue.metadata.name?);
+        Some((name, queue.spec.cluster_queue?))
+    });
+    Ok(Plan { namespaces_added, quotas, machines, cluster_queues: cluster_queues.collect(), objects })
+}
+
+/// Finds the place of each object and fills in the namespace.
+fn placed(manifests: Vec<Manifest>) -> Result<Vec<Planned>, Failure> {
+    let mut objects = Vec::new();
+    let mut unsupported = Vec::new();
+    for manifest in manifests {
+        let at = format!("{}:{}", manifest.file, manifest.line);
+        let mut object = manifest.value;
+        let Some(place) = served::place(&object) else {
+            let (kind, version) = (&object["kind"], &object["apiVersion"]);
+            unsupported.push(format!("{at}: kind {kind} of {version} cannot be run on one machine"));
+            continue;
+        };
+        let metadata = &mut object["metadata"];
+        if place.namespaced && metadata["namespace"].as_str().unwrap_or_default().is_empty() {
+            metadata["namespace"] = json!("default");
+        }
+        objects.push(Planned { at, object, place });
+    }
+    if unsupported.is_empty() {
+        return Ok(objects);
+    }
+    Err(Failure::unsupported(format!("nothing was applied\n{}", unsupported.join("\n")))
+        .try_this(format!("use only these kinds: {}", served::kinds())))
+}
+
+fn typed<K: serde::de::DeserializeOwned>(objects: &[Planned], kind: &str) -> Vec<K> {
+    let of_kind = objects.iter().filter(|planned| planned.is(kind));
+    of_kind.filter_map(|planned| serde_json::from_value(planned.object.clone()).ok()).collect()
+}
+
+fn duplicates(objects: &[Planned]) -> Vec<String> {
+    let mut seen: BTreeMap<(usize, &str, &str), &Planned> = BTreeMap::new();
+    let mut errors = Vec::new();
+    for planned in objects.iter().filter(|planned| planned.object["metadata"]["name"].is_string()) {
+        let key = (planned.place.rank, planned.namespace(), planned.name());
+        if let Some(first) = seen.insert(key, planned) {
+            errors.push(format!("{}: {} was defined at {} already", planned.at, planned.title(), first.at));
+        }
+    }
+    errors
+}
+
+/// A Job without a queue would run outside every quota.
+fn jobs_without_queue(objects: &[Planned]) -> Vec<String> {
+    let queues_of = |namespace: &str| -> Vec<&str> {
+        let queues = objects.iter().filter(|queue| queue.is("LocalQueue") && queue.namespace() == namespace);
+        queues.map(Planned::name).collect()
+    };
+    let mut errors = Vec::new();
+    for job in objects.iter().filter(|planned| planned.is("Job")) {
+        let queue = job.object["metadata"]["labels"][QUEUE_NAME_LABEL].as_str().unwrap_or_default();
+        let queues = queues_of(job.namespace());
+        if queue.is_empty() && !queues.contains(&DEFAULT_NAME) {
+            let known = match queues.as_slice() {
+                [] => format!("a LocalQueue, of which namespace {} has none", job.namespace()),
+                names => format!("one of {}", names.join(", ")),
+            };
+            errors.push(format!(
+                "{}: metadata.labels: {} names no queue and would run outside every quota; add the label {QUEUE_NAME_LABEL} \
+                 with the name of {known}",
+                job.at,
+                job.title(),
+            ));
+        }
+    }
+    errors
+}
+
+fn missing_namespaces(objects: &[Planned]) -> Vec<String> {
+    let used: BTreeSet<&str> =
+        objects.iter().map(Planned::namespace).filter(|name| !name.is_empty()).collect();
+    let defined: BTreeSet<&str> =
+        objects.iter().filter(|planned| planned.is("Namespace")).map(Planned::name).collect();
+    let built_in = ["default", "kube-system"];
+    let missing = used.into_iter().filter(|name| !defined.contains(name) && !built_in.contains(name));
+    missing.map(str::to_owned).collect()
+}

@@ -1,0 +1,144 @@
+//! Was the quota ever exceeded? Computed from pods and the files alone; what the engine believes plays no part.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gangway_model::{Amount, PODS_RESOURCE, Requests};
+
+/// The quota of one resource in one flavor of a ClusterQueue. Flavors with equal labels cannot be told
+/// apart by looking at pods and share a line.
+#[derive(Clone, Debug)]
+pub struct QuotaLine {
+    pub cluster_queue: String,
+    pub flavors: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+    pub resource: String,
+    pub quota: Amount,
+    /// Whether the queue may use more than its own quota (it is in a cohort).
+    pub may_borrow: bool,
+    pub used: i64,
+    pub peak: i64,
+}
+
+impl QuotaLine {
+    /// Whether more was in use than the quota allows, at any moment.
+    pub fn was_exceeded(&self) -> bool {
+        !self.may_borrow && !self.quota.is_unlimited() && self.peak > self.quota.value()
+    }
+}
+
+/// A pod that takes room on a node.
+#[derive(Clone, Debug)]
+pub struct PodOnNode {
+    pub cluster_queue: String,
+    pub node_selector: BTreeMap<String, String>,
+    pub requests: Requests,
+}
+
+/// Watches use against quota.
+#[derive(Debug, Default)]
+pub struct QuotaWatch {
+    lines: Vec<QuotaLine>,
+    /// What each pod on a node adds to which line, by UID.
+    pods: HashMap<String, Vec<(usize, i64)>>,
+}
+
+impl QuotaWatch {
+    /// Nothing is in use yet.
+    pub fn new(lines: Vec<QuotaLine>) -> Self {
+        Self { lines, pods: HashMap::new() }
+    }
+
+    /// The lines, in the order of the files.
+    pub fn lines(&self) -> &[QuotaLine] {
+        &self.lines
+    }
+
+    /// A pod is bound and has not ended.
+    pub fn takes(&mut self, uid: &str, pod: &PodOnNode) {
+        if self.pods.contains_key(uid) {
+            return;
+        }
+        let shares = self.shares(pod);
+        for (line, amount) in &shares {
+            let line = &mut self.lines[*line];
+            line.used = line.used.saturating_add(*amount);
+            line.peak = line.peak.max(line.used);
+        }
+        self.pods.insert(uid.to_owned(), shares);
+    }
+
+    /// A pod has ended or is gone.
+    pub fn leaves(&mut self, uid: &str) {
+        for (line, amount) in self.pods.remove(uid).unwrap_or_default() {
+            let line = &mut self.lines[line];
+            line.used = line.used.saturating_sub(amount);
+        }
+    }
+
+    /// Each resource counts in the flavor with the most labels that the pod's node selector has.
+    fn shares(&self, pod: &PodOnNode) -> Vec<(usize, i64)> {
+        let mut best: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            let chosen = |(key, value): (&String, &String)| pod.node_selector.get(key) == Some(value);
+            if line.cluster_queue != pod.cluster_queue || !line.labels.iter().all(chosen) {
+                continue;
+            }
+            let better = best
+                .get(line.resource.as_str())
+                .is_none_or(|known| self.lines[*known].labels.len() < line.labels.len());
+            if better {
+                best.insert(&line.resource, index);
+            }
+        }
+        let amount = |resource: &str| match resource {
+            PODS_RESOURCE => 1,
+            _ => pod.requests.get(resource),
+        };
+        best.into_iter().map(|(resource, line)| (line, amount(resource))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gangway_model::ResourceName;
+
+    use super::*;
+
+    fn line(flavor: &str, labels: &[(&str, &str)], resource: &str, quota: i64) -> QuotaLine {
+        QuotaLine {
+            cluster_queue: "research".into(),
+            flavors: vec![flavor.into()],
+            labels: labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            resource: resource.into(),
+            quota: Amount::new(quota),
+            may_borrow: false,
+            used: 0,
+            peak: 0,
+        }
+    }
+
+    fn pod(tier: &str, milli: i64) -> PodOnNode {
+        PodOnNode {
+            cluster_queue: "research".into(),
+            node_selector: [("tier".to_owned(), tier.to_owned())].into(),
+            requests: [(ResourceName::from("cpu"), milli)].into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn use_is_counted_in_the_flavor_of_the_selector_and_the_peak_stays() {
+        let spot = line("spot", &[("tier", "spot")], "cpu", 1000);
+        let mut watch = QuotaWatch::new(vec![line("any", &[], "cpu", 5000), spot]);
+        watch.takes("1", &pod("spot", 800));
+        watch.takes("1", &pod("spot", 800));
+        watch.takes("2", &pod("other", 300));
+        watch.leaves("1");
+        watch.leaves("1");
+        watch.takes("3", &pod("spot", 500));
+        let seen: Vec<_> = watch.lines().iter().map(|line| (line.used, line.peak)).collect();
+        assert_eq!(seen, [(300, 300), (500, 800)]);
+        assert!(!watch.lines().iter().any(QuotaLine::was_exceeded));
+        watch.takes("4", &pod("spot", 501));
+        assert!(watch.lines()[1].was_exceeded());
+    }
+}
