@@ -331,7 +331,7 @@ impl Engine {
         self.recount(uid);
         self.memory.touched.insert(uid.clone());
         self.memory.unreported.insert(uid.clone());
-        self.set_deadline(uid);
+        self.set_deadline(uid, Timestamp::from_nanos(i64::MIN));
         self.forget_failed_start(uid);
         let place = self.take_place(uid);
         let stays = self.memory.tracks.get(uid).is_some_and(|track| track.place == place);
@@ -357,7 +357,8 @@ impl Engine {
         }
     }
 
-    fn set_deadline(&mut self, uid: &Uid) {
+    /// Notes the first time after `passed` at which something becomes due by itself.
+    fn set_deadline(&mut self, uid: &Uid, passed: Timestamp) {
         let Some(track) = self.memory.tracks.get_mut(uid) else { return };
         if let Some(at) = track.deadline.take() {
             self.memory.deadlines.remove(&(at, uid.clone()));
@@ -365,7 +366,7 @@ impl Engine {
         let Some(workload) = self.durable.workloads.get(uid) else { return };
         let retries =
             [&track.refused, &track.report_refused].into_iter().flatten().filter_map(|r| r.retry_at);
-        track.deadline = retries.chain(lifecycle::deadline(workload)).min();
+        track.deadline = retries.chain(lifecycle::deadline(workload)).filter(|at| *at > passed).min();
         if let Some(at) = track.deadline {
             self.memory.deadlines.insert((at, uid.clone()));
         }
@@ -497,12 +498,8 @@ impl Engine {
                 }
             }
             self.reindex(&uid);
-            // A stored time that has passed stays stored; it fires once.
-            if let Some(track) = self.memory.tracks.get_mut(&uid)
-                && let Some(at) = track.deadline.take_if(|at| *at <= now)
-            {
-                self.memory.deadlines.remove(&(at, uid));
-            }
+            // A stored time that has passed stays stored; it fires once, and later ones remain.
+            self.set_deadline(&uid, now);
         }
     }
 

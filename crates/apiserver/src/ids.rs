@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gangway_model::Timestamp;
+
 /// Without vowels and look-alikes, so that no suffix is a word.
 const SUFFIX_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
@@ -14,11 +16,13 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(crate) struct Ids {
     state: AtomicU64,
     salt: u64,
+    /// Milliseconds and a running number of the last uid, 48 and 12 bits.
+    last: AtomicU64,
 }
 
 impl Ids {
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self { state: AtomicU64::new(mix(seed)), salt: mix(seed ^ STEP) }
+        Self { state: AtomicU64::new(mix(seed)), salt: mix(seed ^ STEP), last: AtomicU64::new(0) }
     }
 
     /// Seeded by the operating system.
@@ -26,20 +30,26 @@ impl Ids {
         let bytes = random_bytes::<16>();
         let (state, salt) = bytes.split_at(8);
         let number = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-        Self { state: AtomicU64::new(number(state)), salt: number(salt) }
+        Self { state: AtomicU64::new(number(state)), salt: number(salt), last: AtomicU64::new(0) }
     }
 
     fn next(&self) -> u64 {
         mix(self.state.fetch_add(STEP, Ordering::Relaxed))
     }
 
-    /// A version 4 UUID.
-    pub(crate) fn uid(&self) -> String {
-        let high = self.next();
-        let low = mix(high ^ self.salt);
-        let mut uid = String::with_capacity(36);
-        let version = (high & 0xffff_ffff_ffff_0fff) | 0x4000;
+    /// A version 7 UUID: uids are ordered as they were given out, so that objects created in the same
+    /// second, which is as fine as their timestamps are, still have the order of their creation.
+    pub(crate) fn uid(&self, now: Timestamp) -> String {
+        let millis = u64::try_from(now.as_nanos() / 1_000_000).unwrap_or(0) & 0xffff_ffff_ffff;
+        let step = |last: u64| (last + 1).max(millis << 12);
+        let ordered =
+            match self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(step(last))) {
+                Ok(last) | Err(last) => step(last),
+            };
+        let low = mix(self.next() ^ self.salt);
+        let version = (ordered >> 12) << 16 | 0x7000 | (ordered & 0xfff);
         let variant = (low & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
+        let mut uid = String::with_capacity(36);
         let written = write!(
             uid,
             "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
@@ -90,11 +100,20 @@ mod tests {
     #[test]
     fn a_seed_decides_the_ids() {
         let (one, same, other) = (Ids::seeded(1), Ids::seeded(1), Ids::seeded(2));
-        let uid = one.uid();
-        assert_eq!(uid, same.uid());
-        assert_ne!(uid, other.uid());
-        assert_ne!(uid, one.uid());
+        let now = Timestamp::from_seconds(1_700_000_000);
+        let uid = one.uid(now);
+        assert_eq!(uid, same.uid(now));
+        assert_ne!(uid, other.uid(now));
         assert_eq!(uid.len(), 36);
-        assert_eq!(uid.as_bytes()[14], b'4');
+        assert_eq!(uid.as_bytes()[14], b'7');
+    }
+
+    #[test]
+    fn uids_are_ordered_even_if_the_clock_is_not() {
+        let ids = Ids::seeded(1);
+        let at = |millis| Timestamp::from_seconds(1_700_000_000).plus_millis(millis);
+        let mut uids: Vec<String> = (0..10_000).map(|i| ids.uid(at(i / 5000))).collect();
+        uids.push(ids.uid(at(-1000)));
+        assert!(uids.is_sorted_by(|a, b| a < b));
     }
 }

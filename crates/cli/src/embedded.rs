@@ -15,12 +15,12 @@ use gangway_controller::workloads::RequestCounts;
 use gangway_controller::{pods, workloads};
 use gangway_model::Clock;
 use gangway_node::fake::{FakeNode, run_fake_nodes};
-use gangway_node::{NodeError, NodeOptions, run_node};
+use gangway_node::{NodeOptions, run_node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tempfile::TempDir;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::connect::causes;
@@ -157,10 +157,16 @@ impl World {
         self.tasks.spawn(async move {
             garbage.await;
         });
+        // There is no API server to be spared: its work is ours.
+        let config = Configuration {
+            requests_per_second: f64::MAX,
+            request_burst: u32::MAX,
+            ..self.options.config.clone()
+        };
         let admission = workloads::run(
             self.api.client_named("gangway-controller"),
             clock.clone(),
-            workloads::Options { config: self.options.config.clone(), counts: self.counts.clone() },
+            workloads::Options { config, counts: self.counts.clone() },
         );
         self.tasks.spawn(reporting("the admission controller", admission, self.report.clone()));
         let scheduler_names = vec![DEFAULT_SCHEDULER_NAME.to_owned(), SCHEDULER_NAME.to_owned()];
@@ -190,33 +196,11 @@ impl World {
         if !options.fake_nodes.is_empty() {
             let client = self.api.client_named("gangway-node");
             let stop = requested(self.shutdown.subscribe());
-            let (clock, nodes) = (options.clock.clone(), options.fake_nodes.clone());
-            let fakes = on_own_thread(move || run_fake_nodes(client, clock, nodes, stop))?;
+            let fakes = run_fake_nodes(client, options.clock.clone(), options.fake_nodes.clone(), stop);
             self.nodes.spawn(reporting_errors("the fake nodes", fakes, self.report.clone()));
         }
         Ok(())
     }
-}
-
-/// Runs a future on a thread of its own: fake nodes stand for other machines, and their future cannot
-/// move between threads, which a spawned task must. It ends by itself when the world asks it to.
-fn on_own_thread<F>(
-    make: impl FnOnce() -> F + Send + 'static,
-) -> Result<impl Future<Output = Result<(), NodeError>> + Send, Failure>
-where
-    F: Future<Output = Result<(), NodeError>>,
-{
-    let failed = |error| Failure::bad_input(format!("cannot start the fake nodes: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    let (send, ended) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("fake-nodes".to_owned())
-        .spawn(move || {
-            // Nobody listens any more if the world was dropped.
-            let _ = send.send(runtime.block_on(make()));
-        })
-        .map_err(failed)?;
-    Ok(async move { ended.await.unwrap_or(Ok(())) })
 }
 
 async fn requested(mut shutdown: watch::Receiver<bool>) {

@@ -125,7 +125,7 @@ fn highest_quota_since(world: &World, decision: &Decision, cell: &Cell) -> i128 
 /// After the faults have stopped and nothing happens any more.
 pub fn check_fixed_point(world: &mut World) {
     let could_start = slow_model::could_start(&world.store);
-    for workload in world.store.workloads.values().filter(|w| could_start.contains(&w.name)) {
+    if let Some(workload) = world.store.workloads.values().find(|w| could_start.contains(&w.name)) {
         let explanation = world.engine.explain(&workload.uid);
         panic!("L4: it could start and nobody wakes it: {workload:?}, {explanation:?}");
     }

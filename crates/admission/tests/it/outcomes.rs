@@ -1,8 +1,8 @@
 //! What becomes of a decision whose write meets a fault.
 
-use gangway_admission::{Action, Event, JobFacts, Outcome};
+use gangway_admission::{Action, Event, Outcome};
 use gangway_model::Timestamp;
-use gangway_model::queues::{ClusterQueue, QueueingStrategy};
+use gangway_model::queues::{ClusterQueue, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::{PendingReason, RequeueReason};
 use gangway_model::workload::{Pending, Requeued, State, Workload};
 
@@ -75,22 +75,39 @@ fn after_a_conflict_nothing_is_decided_until_a_newer_version_is_seen() {
 #[test]
 fn our_own_later_write_ends_a_conflict_too() {
     let mut world = cpu_queue(1);
-    submit(&mut world, Workload { active: false, ..cpu_workload("w", 1) });
-    assert_eq!(world.decide(1), 1);
-    let report = world.in_flight.pop_front().expect("it says that it is not active").id;
+    submit(&mut world, cpu_workload("runs", 1));
+    run(&mut world);
+    submit(&mut world, cpu_workload("w", 1));
+    assert_eq!(world.decide(1), 1, "it says why it waits");
+    let report = world.in_flight.pop_front().expect("decided").id;
     world.engine.pending_write(report).expect("it stands");
-    world.set_job("job".into(), JobFacts { stopped: true, end: None });
-    let reactivated = Requeued { eligible: false, reason: RequeueReason::Deactivated, at: world.now };
-    let state_out = State::Pending(Pending { requeued: Some(reactivated), ..Pending::default() });
-    submit(&mut world, Workload { state: state_out, owner: Some("job".into()), ..cpu_workload("w", 1) });
-    assert_eq!(world.decide(1), 1, "it is requeued");
-    let requeue = world.in_flight.pop_front().expect("it is requeued");
-    let write = world.engine.pending_write(requeue.id).expect("it stands");
+    world.delete(&"runs".into());
+    world.deliver_all();
+    assert_eq!(admits(&mut world), ["ns/w"]);
+    let admit = world.in_flight.pop_front().expect("decided").id;
+    let write = world.engine.pending_write(admit).expect("it stands");
     let version = world.put(Workload { state: write.state, ..world.store.workloads["w"].clone() });
     world.engine.apply(Event::Outcome(report, Outcome::Conflict), world.now);
-    world.engine.apply(Event::Outcome(requeue.id, Outcome::Landed(version)), world.now);
+    world.engine.apply(Event::Outcome(admit, Outcome::Landed(version)), world.now);
+    world.deliver_all();
+    let drained =
+        ClusterQueue { stop_policy: StopPolicy::HoldAndDrain, ..world.store.cluster_queues["cq"].clone() };
+    world.administer(Event::ClusterQueue(Box::new(drained)));
     run(&mut world);
-    assert!(state(&world, "w").may_run());
+    assert_eq!(waits_for(&world, "w"), PendingReason::Suspended, "it could be evicted");
+}
+
+#[test]
+fn a_time_that_has_passed_does_not_hide_a_later_one() {
+    let mut world = cpu_queue(1);
+    let requeued = Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: world.now };
+    let state_out = State::Pending(Pending { requeued: Some(requeued), ..Pending::default() });
+    let requeue_at = Some(world.now);
+    submit(&mut world, Workload { state: state_out, requeue_at, ..cpu_workload("w", 1) });
+    assert_eq!(world.decide(100), 1, "it is requeued");
+    world.execute(0, Fate::Refused);
+    run(&mut world);
+    assert!(state(&world, "w").may_run(), "the refused write was tried again");
 }
 
 #[test]

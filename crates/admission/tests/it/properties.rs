@@ -14,7 +14,7 @@ fn config(usual: u32) -> Config {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
     Config {
         cases: asked.unwrap_or(usual),
-        max_shrink_iters: 0,
+        max_shrink_iters: 2_000,
         source_file: Some(file!()),
         ..Config::default()
     }

@@ -72,7 +72,7 @@ fn settle_new_metadata(server: &Inner, target: &Target<'_>, object: &mut Value) 
     for key in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
         metadata.remove(key);
     }
-    metadata.insert("uid".into(), server.ids.uid().into());
+    metadata.insert("uid".into(), server.ids.uid(server.clock.now()).into());
     metadata.insert("creationTimestamp".into(), format_time(server.clock.now()).into());
     if target.resource.tracks_generation {
         metadata.insert("generation".into(), 1.into());
@@ -165,7 +165,7 @@ fn namespace_not_found(server: &Inner, namespace: &str) -> ApiError {
 pub(super) fn own_metadata(server: &Inner, name: &str) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("name".into(), name.into());
-    metadata.insert("uid".into(), server.ids.uid().into());
+    metadata.insert("uid".into(), server.ids.uid(server.clock.now()).into());
     metadata.insert("creationTimestamp".into(), format_time(server.clock.now()).into());
     metadata
 }

@@ -20,7 +20,7 @@ Examples:
   gangway controller --config gangway.yaml      with a configuration file
   gangway controller --kubeconfig admin.conf    another cluster
 
-The CustomResourceDefinitions have to be there: gangway crds | kubectl apply -f -")]
+The CustomResourceDefinitions have to be there: gangway crds | kubectl apply --server-side -f -")]
 pub struct ControllerArgs {
     /// The configuration file (kind Configuration of config.kueue.x-k8s.io).
     #[arg(long, value_name = "FILE")]
@@ -48,7 +48,7 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     match outcome {
         Some(Err(error)) => {
             Err(Failure::bad_input(format!("the controller cannot go on: {}", causes(&error))).try_this(
-                "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+                "gangway crds | kubectl apply --server-side -f -    if this cluster does not know the queues' kinds yet",
             ))
         }
         Some(Ok(())) => Err(Failure::broken("the controller ended by itself")),

@@ -59,7 +59,7 @@ pub async fn run(args: ExplainArgs) -> Outcome {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let snapshot = Snapshot::read(client, clock, &config).await.map_err(|error| {
         Failure::bad_input(format!("cannot read the queues and Workloads: {}", causes(&error))).try_this(
-            "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+            "gangway crds | kubectl apply --server-side -f -    if this cluster does not know the queues' kinds yet",
         )
     })?;
     let job = format!("Job {namespace}/{name}");

@@ -21,7 +21,7 @@ use crate::exit::{EXIT_CODES_HELP, Exit, Failure, Outcome};
 
 /// Admits batch Jobs against quota, on a Kubernetes cluster or on this machine alone.
 #[derive(Debug, Parser)]
-#[command(name = "gangway", version, about, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES_HELP}"))]
+#[command(name = "gangway", version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES_HELP}"))]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -29,10 +29,10 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  gangway run examples/quickstart.yaml     queues and Jobs on this machine; no cluster needed
-  gangway crds | kubectl apply -f -        prepare a cluster
-  gangway controller                       admit Jobs on the cluster of your kubeconfig
-  gangway explain job/train -n vision      why does it wait?";
+  gangway run examples/quickstart.yaml                queues and Jobs, no cluster needed
+  gangway crds | kubectl apply --server-side -f -     prepare a cluster
+  gangway controller                                  admit Jobs on the cluster of your kubeconfig
+  gangway explain job/train -n vision                 why does it wait?";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -98,14 +98,18 @@ fn output_failure(error: std::io::Error) -> Failure {
 
 /// A request that the API server did not fulfil.
 fn api_failure(what: &str, error: &kube::Error) -> Failure {
-    let failure = Failure::bad_input(format!("cannot {what}: {}", causes(error)));
+    let said = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => causes(other),
+    };
+    let failure = Failure::bad_input(format!("cannot {what}: {said}"));
     match error {
         kube::Error::Api(status)
             if status.code == 404
                 && status.details.as_ref().is_none_or(|details| details.name.is_empty()) =>
         {
             failure.try_this(
-                "gangway crds | kubectl apply -f -    if this cluster does not know the queues' kinds yet",
+                "gangway crds | kubectl apply --server-side -f -    if this cluster does not know the queues' kinds yet",
             )
         }
         kube::Error::Api(status) if status.code == 403 => {

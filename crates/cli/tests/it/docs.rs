@@ -64,7 +64,7 @@ fn examples() -> Vec<Example> {
 }
 
 fn examples_of(page: &Path) -> Vec<Example> {
-    let text = std::fs::read_to_string(page).unwrap();
+    let text = std::fs::read_to_string(page).expect("a page can be read");
     let mut examples: Vec<Example> = Vec::new();
     let mut in_block = false;
     for line in text.lines() {
@@ -86,9 +86,10 @@ fn examples_of(page: &Path) -> Vec<Example> {
 
 fn example(page: &Path, command: &str) -> Example {
     let (command, comment) = command.split_once('#').unwrap_or((command, ""));
-    let exit_code = comment.trim().strip_prefix("exits with ").map_or(0, |code| code.trim().parse().unwrap());
+    let exit_code =
+        comment.trim().strip_prefix("exits with ").map_or(0, |code| code.trim().parse().expect("a number"));
     Example {
-        page: page.file_name().unwrap().to_string_lossy().into_owned(),
+        page: page.file_name().expect("a page has a name").to_string_lossy().into_owned(),
         arguments: command.split_whitespace().map(str::to_owned).collect(),
         exit_code,
         expected: Vec::new(),
@@ -97,8 +98,9 @@ fn example(page: &Path, command: &str) -> Example {
 
 fn copy_examples(directory: &Path) {
     let copies = directory.join("examples");
-    std::fs::create_dir(&copies).unwrap();
+    std::fs::create_dir(&copies).expect("a fresh directory can be written");
     for file in files_below(&workspace_root().join("examples")) {
-        std::fs::copy(&file, copies.join(file.file_name().unwrap())).unwrap();
+        let name = file.file_name().expect("an example has a name");
+        std::fs::copy(&file, copies.join(name)).expect("an example can be copied");
     }
 }

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use gangway_admission::DecisionId;
-use gangway_model::Uid;
+use gangway_model::{Timestamp, Uid};
 use kube::Client;
 use rustc_hash::FxHashSet;
 
@@ -77,6 +77,36 @@ pub(super) struct Done {
 /// A request that can be sent.
 pub(super) type Request = BoxFuture<'static, Result<Answer, kube::Error>>;
 
+/// How many requests may be sent: so many at once, and so many per second in the long run.
+struct Rate {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    filled_at: Timestamp,
+}
+
+impl Rate {
+    fn new(per_second: f64, burst: u32) -> Self {
+        let burst = f64::from(burst);
+        Self { per_second, burst, tokens: burst, filled_at: Timestamp::EPOCH }
+    }
+
+    fn refill(&mut self, now: Timestamp) {
+        let nanos = now.nanos_since(self.filled_at).max(0);
+        self.filled_at = now;
+        self.tokens = (self.tokens + nanos as f64 / 1e9 * self.per_second).min(self.burst);
+    }
+
+    fn allowed(&self) -> usize {
+        self.tokens as usize
+    }
+
+    /// How long until one more may be sent.
+    fn wait(&self) -> Option<Duration> {
+        (self.tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - self.tokens) / self.per_second))
+    }
+}
+
 /// The writes under way.
 pub(super) struct Lanes {
     pub(super) client: Client,
@@ -86,11 +116,12 @@ pub(super) struct Lanes {
     busy: FxHashSet<Target>,
     decisions: usize,
     diagnostics: usize,
+    rate: Rate,
     trouble: Trouble,
 }
 
 impl Lanes {
-    pub(super) fn new(client: Client, counts: Arc<RequestCounts>) -> Self {
+    pub(super) fn new(client: Client, counts: Arc<RequestCounts>, per_second: f64, burst: u32) -> Self {
         Self {
             client,
             counts,
@@ -98,6 +129,7 @@ impl Lanes {
             busy: FxHashSet::default(),
             decisions: 0,
             diagnostics: 0,
+            rate: Rate::new(per_second, burst),
             trouble: Trouble::with("writing to the API"),
         }
     }
@@ -107,15 +139,26 @@ impl Lanes {
         self.busy.contains(target)
     }
 
+    /// Lets time pass for the request rate.
+    pub(super) fn tick(&mut self, now: Timestamp) {
+        self.rate.refill(now);
+    }
+
+    /// How long the request rate keeps everything waiting, if it does.
+    pub(super) fn rate_wait(&self) -> Option<Duration> {
+        self.rate.wait()
+    }
+
     /// How many more writes a lane takes.
     pub(super) fn free_slots(&self, lane: Lane) -> usize {
-        match lane {
+        let slots = match lane {
             Lane::Decisions => MOST_DECISIONS.saturating_sub(self.decisions),
             Lane::Diagnostics if self.decisions > 0 => {
                 MOST_DIAGNOSTICS_BESIDE_DECISIONS.saturating_sub(self.diagnostics)
             }
             Lane::Diagnostics => MOST_DIAGNOSTICS.saturating_sub(self.diagnostics),
-        }
+        };
+        slots.min(self.rate.allowed())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -124,6 +167,7 @@ impl Lanes {
 
     pub(super) fn send(&mut self, lane: Lane, target: Target, purpose: Purpose, request: Request) {
         self.counts.sent(lane);
+        self.rate.tokens -= 1.0;
         match lane {
             Lane::Decisions => self.decisions += 1,
             Lane::Diagnostics => self.diagnostics += 1,
@@ -174,5 +218,24 @@ impl Lanes {
         self.trouble.failed(&error);
         self.counts.retried();
         End::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_allows_a_burst_and_then_so_many_per_second() {
+        let at = |millis: i64| Timestamp::from_seconds(1).plus_millis(millis);
+        let mut rate = Rate::new(10.0, 3);
+        rate.refill(at(0));
+        assert_eq!(rate.allowed(), 3);
+        rate.tokens -= 3.0;
+        assert_eq!((rate.allowed(), rate.wait()), (0, Some(Duration::from_millis(100))));
+        rate.refill(at(250));
+        assert_eq!((rate.allowed(), rate.wait()), (2, None));
+        rate.refill(at(9000));
+        assert_eq!(rate.allowed(), 3, "no more than the burst is saved up");
     }
 }

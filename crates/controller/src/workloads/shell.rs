@@ -91,7 +91,7 @@ impl Shell {
             jobs: Index::new("watching Jobs"),
             classes: Classes::default(),
             owned: FxHashMap::default(),
-            lanes: Lanes::new(client, Arc::clone(&counts)),
+            lanes: Lanes::new(client, Arc::clone(&counts), config.requests_per_second, config.request_burst),
             diagnostics: Diagnostics::default(),
             decided: VecDeque::new(),
             under_way: FxHashMap::default(),
@@ -315,6 +315,7 @@ impl Shell {
             self.apply(Event::Synced);
         }
         let now = self.clock.now();
+        self.lanes.tick(now);
         self.pass_retries(now);
         loop {
             let budget = self.lanes.free_slots(Lane::Decisions).saturating_sub(self.decided.len());
@@ -448,6 +449,8 @@ impl Shell {
     /// What is said when a decision has landed.
     fn say_landed(&mut self, decision: &Decision, object: &Workload) {
         let (reason, message) = match &decision.action {
+            // The Job is told when it starts; a Workload that nobody owns has only itself to ask.
+            Action::Admit(_) if !object.owner_references().is_empty() => return,
             Action::Admit(admission) => {
                 let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
                 let message =
@@ -475,8 +478,9 @@ impl Shell {
         let engine = self.engine.next_deadline().map(|at| until(at, 0));
         let retry = self.retries.first().map(|(at, _)| until(*at, 0));
         let diagnostics = self.diagnostics.next_deadline().map(|at| until(at, LOOK_AGAIN));
-        let nanos = engine.into_iter().chain(retry).chain(diagnostics).min()?;
-        Some(Duration::from_nanos(nanos.unsigned_abs()))
+        let nanos = engine.into_iter().chain(retry).chain(diagnostics).min();
+        let wait = nanos.map(|nanos| Duration::from_nanos(nanos.unsigned_abs()));
+        self.lanes.rate_wait().into_iter().chain(wait).min()
     }
 }
 

@@ -55,7 +55,7 @@ const PLENTY: &str = "1000000";
 /// How long the fake pods run.
 const RUN_FOR: &str = "10ms";
 /// Between Jobs that are created one by one.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(200);
 /// Creates in flight.
 const IN_FLIGHT: usize = 64;
 /// The nodes: room for everything.

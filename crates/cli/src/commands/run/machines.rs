@@ -51,3 +51,45 @@ fn capacity(quotas: &[QuotaLine]) -> BTreeMap<String, String> {
     capacity.entry(PODS_RESOURCE.to_owned()).or_insert_with(|| PODS_MAX.to_owned());
     capacity
 }
+
+#[cfg(test)]
+mod tests {
+    use gangway_model::Amount;
+
+    use super::*;
+
+    fn flavor(name: &str, tier: &str) -> ResourceFlavor {
+        let mut flavor = ResourceFlavor::new(name, Default::default());
+        flavor.spec.node_labels.insert("tier".to_owned(), tier.to_owned());
+        flavor
+    }
+
+    fn line(cpus: i64) -> QuotaLine {
+        QuotaLine {
+            cluster_queue: "team".into(),
+            flavors: Vec::new(),
+            labels: BTreeMap::new(),
+            resource: "cpu".into(),
+            quota: Amount::new(cpus.saturating_mul(1000)),
+            may_borrow: false,
+            used: 0,
+            peak: 0,
+        }
+    }
+
+    #[test]
+    fn each_set_of_labels_is_a_node_that_offers_all_quotas_together() {
+        let flavors = [flavor("a", "x"), flavor("b", "y"), flavor("c", "x")];
+        let machines = machines(&flavors, &[line(2), line(3)]);
+        let seen: Vec<_> = machines.iter().map(|m| (m.name.as_str(), m.labels["tier"].as_str())).collect();
+        assert_eq!(seen, [("this-machine-a", "x"), ("this-machine-b", "y")]);
+        assert!(machines.iter().all(|machine| machine.capacity["cpu"] == "5"));
+    }
+
+    #[test]
+    fn no_flavors_are_one_node_and_no_quota_overflows() {
+        let machines = machines(&[], &[line(i64::MAX), line(i64::MAX)]);
+        assert_eq!((machines.len(), machines[0].name.as_str()), (1, "this-machine"));
+        assert!(gangway_model::Quantity::parse(&machines[0].capacity["cpu"]).is_ok());
+    }
+}

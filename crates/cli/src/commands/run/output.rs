@@ -36,6 +36,7 @@ pub async fn of_job(client: &Client, job: &JobPicture, all: bool) -> JobOutput {
     let failed = job.state == State::Failed;
     let tail = (!all).then_some(FAILED_LINES as i64);
     let mut lines: Vec<String> = Vec::new();
+    let mut last_line = String::new();
     for pod in &list.items {
         let spec = pod.spec.as_ref();
         for container in spec.into_iter().flat_map(|spec| &spec.containers) {
@@ -46,13 +47,15 @@ pub async fn of_job(client: &Client, job: &JobPicture, all: bool) -> JobOutput {
             };
             // A pod that never started has no log.
             let text = pods.logs(&pod.name_any(), &options).await.unwrap_or_default();
+            if let Some(line) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+                line.clone_into(&mut last_line);
+            }
             lines.extend(text.lines().map(str::to_owned));
         }
         if failed {
             lines.extend(trouble(pod));
         }
     }
-    let last_line = lines.iter().rev().find(|line| !line.trim().is_empty()).cloned().unwrap_or_default();
     let shown = match (all, failed) {
         (true, _) => lines,
         (false, true) => lines.split_off(lines.len().saturating_sub(FAILED_LINES)),

@@ -194,3 +194,61 @@ fn missing_namespaces(objects: &[Planned]) -> Vec<String> {
     let missing = used.into_iter().filter(|name| !defined.contains(name) && !built_in.contains(name));
     missing.map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUEUE: &str = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\n";
+
+    fn job(name: &str, labels: &str) -> String {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}, namespace: lab, labels: {{{labels}}}}}\n\
+             spec: {{template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: host}}]}}}}}}\n---\n"
+        )
+    }
+
+    fn queue(name: &str) -> String {
+        format!("{QUEUE}metadata: {{name: {name}, namespace: lab}}\nspec: {{clusterQueue: team}}\n---\n")
+    }
+
+    fn planned(text: &str) -> Result<Plan, Failure> {
+        plan(manifests::parse("jobs.yaml", text).unwrap())
+    }
+
+    #[test]
+    fn what_is_named_is_applied_before_what_names_it() {
+        let named = job("a", "kueue.x-k8s.io/queue-name: main");
+        let plan = planned(&format!("{named}{}", queue("main"))).unwrap();
+        let titles: Vec<String> = plan.objects.iter().map(Planned::title).collect();
+        assert_eq!(titles, ["Namespace lab", "LocalQueue lab/main", "Job lab/a"]);
+        assert_eq!(plan.namespaces_added, ["lab"]);
+        assert_eq!(plan.cluster_queues[&("lab".to_owned(), "main".to_owned())], "team");
+    }
+
+    #[test]
+    fn a_job_without_a_queue_is_refused_unless_there_is_a_default() {
+        let refused = planned(&format!("{}{}", queue("main"), job("a", ""))).unwrap_err();
+        assert_eq!(refused.exit.code(), 2);
+        assert!(
+            refused.message.contains("jobs.yaml:6: ") && refused.message.contains("one of main"),
+            "{refused}"
+        );
+        assert!(planned(&format!("{}{}", queue("default"), job("a", ""))).is_ok());
+    }
+
+    #[test]
+    fn an_object_that_is_defined_twice_is_refused_with_both_places() {
+        let twice = job("a", "kueue.x-k8s.io/queue-name: main").repeat(2);
+        let refused = planned(&twice).unwrap_err();
+        assert!(
+            refused.message.contains("jobs.yaml:6: Job lab/a was defined at jobs.yaml:1 already"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn files_without_a_job_have_nothing_to_run() {
+        assert_eq!(planned(&queue("main")).unwrap_err().exit.code(), 2);
+    }
+}

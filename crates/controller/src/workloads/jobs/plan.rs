@@ -3,7 +3,7 @@
 use gangway_api::kueue::{ResourceFlavorSpec, Workload};
 use gangway_api::names;
 use gangway_model::reasons::EventReason;
-use gangway_model::workload::State;
+use gangway_model::workload::{Admission, State};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ fn follow(
         State::Holding(reservation) if reservation.admitted_at.is_some() => {
             if view.is_suspended() {
                 let injection = Injection::new(&reservation.admission, queue, around.flavor);
-                return start(view, workload, &reservation.admission.cluster_queue.to_string(), &injection);
+                return start(view, workload, &reservation.admission, &injection);
             }
             follow_priority(workload, priority)
         }
@@ -194,12 +194,17 @@ fn follow_priority(workload: &Workload, priority: &Priority) -> Step {
     update(workload, json!({"priorityClassRef": priority.class, "priority": priority.value}))
 }
 
-fn start(view: JobView<'_>, workload: &Workload, queue: &str, injection: &Injection) -> Step {
+fn start(view: JobView<'_>, workload: &Workload, admission: &Admission, injection: &Injection) -> Step {
     if view.has_pods() || !view.may_change_template() {
         return Step::Nothing;
     }
     match view.start_patch(workload, injection) {
-        Ok(patch) => Step::Start { patch, message: format!("Admitted by ClusterQueue {queue}") },
+        Ok(patch) => {
+            let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+            let message =
+                format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
+            Step::Start { patch, message }
+        }
         Err(contradiction) => {
             Step::Unstartable { workload: workload.uid().unwrap_or_default(), contradiction }
         }

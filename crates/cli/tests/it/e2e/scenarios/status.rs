@@ -68,7 +68,6 @@ pub async fn events_tell_the_story(scene: &Scene) -> Result<()> {
     scene.queue("1").await?;
     scene.submit_and_start(Job::new("a")).await?;
     let workload = scene.workload("a").await?;
-    event(scene, WORKLOAD.kind, name(&workload), "Admitted").await?;
     event(scene, JOB.kind, "a", "Started").await?;
     scene.submit(Job::new("b")).await?;
     scene.waits("b", "WaitingForQuota").await?;
