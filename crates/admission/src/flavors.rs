@@ -164,19 +164,24 @@ impl Search<'_> {
         let (found, pod_sets) = self.consider(workload);
         match found.worst {
             None => Ok(Admission { cluster_queue: self.queue.name.clone(), pod_sets }),
-            Some((PendingReason::ExceedsMaxQuota, _)) if self.would_fit_if_empty(workload) => {
-                let reason = PendingReason::WaitingForQuota;
-                Err(NoFit { reason, message: told(&found.trace, reason), trace: found.trace })
+            Some((reason, message)) => {
+                let (reason, message) =
+                    self.lasting_reason(workload, &found.trace).unwrap_or((reason, message));
+                Err(NoFit { reason, message, trace: found.trace })
             }
-            Some((reason, message)) => Err(NoFit { reason, message, trace: found.trace }),
         }
     }
 
-    /// Whether only others are in the way. Where one podSet finds its flavor taken and moves to the next,
-    /// it may be that which leaves too little for another podSet there.
-    fn would_fit_if_empty(&self, workload: &Workload) -> bool {
+    /// Why a Workload of several podSets does not fit, whoever else is there: the reason that an empty
+    /// queue gives, or that others are in the way. Where one podSet finds its flavor taken and moves to
+    /// the next, another may find too little left there; that passes.
+    fn lasting_reason(&self, workload: &Workload, trace: &[FlavorTrace]) -> Option<(PendingReason, String)> {
+        if workload.pod_sets.len() < 2 {
+            return None;
+        }
         let alone = Search { usage: &Usage::NOTHING, queue: self.queue, flavors: self.flavors };
-        workload.pod_sets.len() > 1 && alone.consider(workload).0.worst.is_none()
+        let waiting = PendingReason::WaitingForQuota;
+        Some(alone.consider(workload).0.worst.unwrap_or_else(|| (waiting, told(trace, waiting))))
     }
 
     /// Every flavor that is considered for a Workload, fitting or not.

@@ -193,6 +193,8 @@ impl Shell {
             Change::Gone(object) => Event::FlavorGone(object.name_any().into()),
         };
         self.apply(event);
+        // A Job may wait for the flavor that it was admitted on to come back.
+        self.look_at_live_jobs();
     }
 
     fn cluster_queue_changed(&mut self, change: Change<ClusterQueue>) {

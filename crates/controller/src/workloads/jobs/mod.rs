@@ -2,7 +2,10 @@
 
 mod batch_job;
 mod plan;
+#[cfg(test)]
+mod plan_tests;
 mod priority;
+mod template;
 
 pub(super) use batch_job::{JobView, facts, queue_name};
 pub(super) use plan::{Owned, Step, Surroundings, plan};

@@ -8,8 +8,9 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::batch_job::{Contradiction, Injection, JobView, queue_name};
+use super::batch_job::{JobView, queue_name};
 use super::priority::{Classes, Priority};
+use super::template::{Contradiction, Injection};
 
 /// The next thing to do for a Job. After it landed the plan is made again.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,62 +47,84 @@ pub(in crate::workloads) struct Surroundings<'s> {
     pub(in crate::workloads) flavor: &'s dyn Fn(&str) -> Option<&'s ResourceFlavorSpec>,
 }
 
+/// The priority of a Job, or the name of the WorkloadPriorityClass that does not exist.
+type Wanted = Result<Priority, String>;
+
 /// What a Job needs next.
 pub(in crate::workloads) fn plan(job: &Job, owned: &[Owned<'_>], around: &Surroundings<'_>) -> Step {
     let view = JobView(job);
     if job.metadata.deletion_timestamp.is_some() || view.has_ended() {
         return Step::Nothing;
     }
-    let Some(queue) = queue_name(job) else { return Step::Nothing };
-    if let Some(step) = unsupported(job) {
-        return step;
-    }
-    let priority = match around.classes.of_job(job) {
-        Ok(priority) => priority,
-        Err(class) => {
-            let message =
-                format!("WorkloadPriorityClass {class} does not exist; create it or change the label");
-            return Step::Warn { reason: EventReason::WorkloadPriorityClassNotFound, message };
-        }
-    };
     let live: Vec<&Owned<'_>> = owned.iter().filter(|w| !w.state.is_finished()).collect();
-    let injected_without_quota = view.is_injected() && !live.iter().any(|w| w.state.reservation().is_some());
-    let matching = live.iter().position(|w| injected_without_quota || view.is_described_by(w.object));
-    match (matching, live.as_slice()) {
+    // Who takes the label off a Job that is queued or runs does not get around the queue by that.
+    let known_queue = live.iter().find_map(|w| w.object.spec.queue_name.as_deref());
+    let Some(queue) = queue_name(job).or(known_queue) else { return Step::Nothing };
+    if let Some(message) = unsupported(job) {
+        return refuse(view, &live, message);
+    }
+    let priority = around.classes.of_job(job);
+    match (the_one_to_keep(view, &live), live.as_slice()) {
         (Some(kept), _) if live.len() > 1 => delete_other(&live, kept),
         (Some(kept), _) => follow(view, live[kept], queue, &priority, around),
         (None, []) if !owned.is_empty() => Step::Nothing,
         (None, []) => without_workload(view, queue, &priority),
-        (None, others) => mismatch(view, others, queue, &priority),
+        (None, others) => mismatch(view, others, queue),
     }
 }
 
-/// What a Job asks for that nobody does yet. It stays suspended and says so.
-fn unsupported(job: &Job) -> Option<Step> {
-    let asks = |key: &str| job.annotations().contains_key(key) || job.labels().contains_key(key);
+/// Which Workload stands for the Job: one that describes it, if possible one with quota.
+fn the_one_to_keep(view: JobView<'_>, live: &[&Owned<'_>]) -> Option<usize> {
+    let holds = |w: &&Owned<'_>| w.state.reservation().is_some();
+    let describes = |w: &&Owned<'_>| view.is_described_by(w.object);
+    live.iter().position(|w| holds(w) && describes(w)).or_else(|| live.iter().position(describes))
+}
+
+/// What a Job asks for that nobody does yet, in a sentence.
+fn unsupported(job: &Job) -> Option<String> {
+    let value = |key: &str| job.annotations().get(key).or_else(|| job.labels().get(key));
     let names = [
         names::ELASTIC_JOB_ANNOTATION,
         names::PREBUILT_WORKLOAD,
         names::JOB_MIN_PARALLELISM_ANNOTATION,
         names::MAX_EXEC_TIME_LABEL,
     ];
-    let asked = names.into_iter().find(|name| asks(name))?;
-    let message = format!("{asked} is not supported yet; remove it to have the Job queued");
-    if !JobView(job).is_suspended() {
-        return Some(Step::Suspend { reason: EventReason::Suspended, message });
-    }
-    Some(Step::Warn { reason: EventReason::UnsupportedJob, message })
+    let asks = |key: &&str| value(key).is_some_and(|value| value != "false");
+    let asked = names.into_iter().find(asks)?;
+    Some(format!("{asked} is not supported yet; remove it to have the Job queued"))
 }
 
-fn without_workload(view: JobView<'_>, queue: &str, priority: &Priority) -> Step {
+/// The Job stays suspended, holds no quota, and says why.
+fn refuse(view: JobView<'_>, live: &[&Owned<'_>], message: String) -> Step {
+    if !view.is_suspended() {
+        return Step::Suspend { reason: EventReason::Suspended, message };
+    }
+    match live.first() {
+        Some(owned) => give_up(view, owned.object),
+        None => Step::Warn { reason: EventReason::UnsupportedJob, message },
+    }
+}
+
+fn warn_of_missing(class: &str) -> Step {
+    let message = format!("WorkloadPriorityClass {class} does not exist; create it or change the label");
+    Step::Warn { reason: EventReason::WorkloadPriorityClassNotFound, message }
+}
+
+fn without_workload(view: JobView<'_>, queue: &str, priority: &Wanted) -> Step {
     if !view.is_suspended() {
         let message = "The Job ran without admission; it is suspended until its turn".to_owned();
         return Step::Suspend { reason: EventReason::Suspended, message };
     }
-    if view.has_pods() {
+    if !view.has_stopped() {
         return Step::Nothing;
     }
-    Step::CreateWorkload(Box::new(view.workload(queue, priority)))
+    if view.is_injected() {
+        return restore(view, None);
+    }
+    match priority {
+        Ok(priority) => Step::CreateWorkload(Box::new(view.workload(queue, priority))),
+        Err(class) => warn_of_missing(class),
+    }
 }
 
 /// A Job has one Workload: the others go, one at a time.
@@ -117,25 +140,26 @@ fn delete(workload: &Workload) -> Step {
     Step::DeleteWorkload { name: workload.name_any(), uid: workload.uid().unwrap_or_default() }
 }
 
+/// Deletes the Workload of a suspended Job once its pods are gone and its template is the user's again.
+fn give_up(view: JobView<'_>, workload: &Workload) -> Step {
+    if !view.has_stopped() {
+        return Step::Nothing;
+    }
+    if view.is_injected() { restore(view, Some(workload)) } else { delete(workload) }
+}
+
 /// No Workload describes the Job: it was changed. Quota that was given for something else goes back.
-fn mismatch(view: JobView<'_>, live: &[&Owned<'_>], queue: &str, priority: &Priority) -> Step {
+fn mismatch(view: JobView<'_>, live: &[&Owned<'_>], queue: &str) -> Step {
     if !view.is_suspended() {
         let message = "The Job was changed and no longer is what was admitted".to_owned();
         return Step::Suspend { reason: EventReason::Stopped, message };
     }
-    if view.has_pods() {
-        return Step::Nothing;
-    }
     match live {
-        [one] if one.state.reservation().is_none() => {
-            let wanted = view.workload(queue, priority);
-            let mut spec = json!(wanted.spec);
-            if let Some(spec) = spec.as_object_mut() {
-                spec.remove("active");
-            }
-            update(one.object, spec)
+        [] => Step::Nothing,
+        [one] if one.state.reservation().is_none() && view.has_stopped() && !view.is_injected() => {
+            update(one.object, json!({"podSets": [view.pod_set()], "queueName": queue}))
         }
-        others => others.first().map_or(Step::Nothing, |other| delete(other.object)),
+        [one, ..] => give_up(view, one.object),
     }
 }
 
@@ -150,7 +174,7 @@ fn follow(
     view: JobView<'_>,
     owned: &Owned<'_>,
     queue: &str,
-    priority: &Priority,
+    priority: &Wanted,
     around: &Surroundings<'_>,
 ) -> Step {
     let workload = owned.object;
@@ -162,48 +186,72 @@ fn follow(
         State::Evicting(_, eviction) => stop(view, workload, &eviction.message),
         State::Holding(reservation) if reservation.admitted_at.is_some() => {
             if view.is_suspended() {
-                let injection = Injection::new(&reservation.admission, queue, around.flavor);
-                return start(view, workload, &reservation.admission, &injection);
+                return start(view, workload, &reservation.admission, queue, around);
             }
             follow_priority(workload, priority)
         }
         State::Holding(_) => stop(view, workload, "The Workload is not admitted yet"),
-        State::Pending(_) => {
-            if !view.is_suspended() || view.is_injected() {
-                return stop(view, workload, "The Workload is not admitted");
-            }
-            if workload.spec.queue_name.as_deref() != Some(queue) {
-                return update(workload, json!({"queueName": queue}));
-            }
-            follow_priority(workload, priority)
+        State::Pending(_) if !view.is_suspended() || view.is_injected() => {
+            stop(view, workload, "The Workload is not admitted")
         }
+        State::Pending(_) => follow_queued_job(view, workload, queue, priority),
     }
 }
 
+/// The Workload of a queued Job follows what may be changed of it.
+fn follow_queued_job(view: JobView<'_>, workload: &Workload, queue: &str, priority: &Wanted) -> Step {
+    if workload.spec.queue_name.as_deref() != Some(queue) {
+        return update(workload, json!({"queueName": queue}));
+    }
+    if !view.is_up_to_date(workload) {
+        return update(workload, json!({"podSets": [view.pod_set()]}));
+    }
+    if view.gates() != workload.annotations().get(names::ADMISSION_GATED_BY_ANNOTATION) {
+        let mut step = update(workload, json!({}));
+        if let Step::UpdateWorkload { patch, .. } = &mut step {
+            patch["metadata"]["annotations"] = json!({names::ADMISSION_GATED_BY_ANNOTATION: view.gates()});
+        }
+        return step;
+    }
+    follow_priority(workload, priority)
+}
+
 /// A Workload's priority follows its class; where it has no class and holds quota, it gets none.
-fn follow_priority(workload: &Workload, priority: &Priority) -> Step {
+fn follow_priority(workload: &Workload, priority: &Wanted) -> Step {
     let known = &workload.spec.priority_class_ref;
+    let priority = match priority {
+        Ok(priority) => priority,
+        // A class that went away leaves the priority as it was.
+        Err(class) if known.as_ref().is_some_and(|known| known.name == *class) => return Step::Nothing,
+        Err(class) => return warn_of_missing(class),
+    };
     let holds = workload.status.as_ref().is_some_and(|status| status.admission.is_some());
     let is_workload_class = |class: &Option<gangway_api::kueue::PriorityClassRef>| {
         class.as_ref().is_some_and(|class| class.kind == "WorkloadPriorityClass")
     };
     let may_change = !holds || (is_workload_class(known) && is_workload_class(&priority.class));
-    if !may_change || (*known == priority.class && workload.spec.priority == Some(priority.value)) {
+    // Without a class the number is whoever's wrote it.
+    let has_value = known.is_none() || workload.spec.priority == Some(priority.value);
+    if !may_change || (*known == priority.class && has_value) {
         return Step::Nothing;
     }
     update(workload, json!({"priorityClassRef": priority.class, "priority": priority.value}))
 }
 
-fn start(view: JobView<'_>, workload: &Workload, admission: &Admission, injection: &Injection) -> Step {
+fn start(
+    view: JobView<'_>,
+    workload: &Workload,
+    admission: &Admission,
+    queue: &str,
+    around: &Surroundings<'_>,
+) -> Step {
     if view.has_pods() || !view.may_change_template() {
         return Step::Nothing;
     }
-    match view.start_patch(workload, injection) {
+    let Some(injection) = Injection::new(admission, queue, around.flavor) else { return Step::Nothing };
+    match view.start_patch(workload, &injection) {
         Ok(patch) => {
-            let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
-            let message =
-                format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
-            Step::Start { patch, message }
+            Step::Start { patch, message: format!("Admitted by ClusterQueue {}", admission.cluster_queue) }
         }
         Err(contradiction) => {
             Step::Unstartable { workload: workload.uid().unwrap_or_default(), contradiction }
@@ -216,8 +264,13 @@ fn stop(view: JobView<'_>, workload: &Workload, why: &str) -> Step {
     if !view.is_suspended() {
         return Step::Suspend { reason: EventReason::Stopped, message: why.to_owned() };
     }
-    if view.is_injected() && view.may_change_template() && !view.has_pods() {
-        return Step::Restore { patch: view.restore_patch(workload) };
+    if view.is_injected() { restore(view, Some(workload)) } else { Step::Nothing }
+}
+
+/// Takes back what a start injected, as soon as the API allows it.
+fn restore(view: JobView<'_>, workload: Option<&Workload>) -> Step {
+    if view.has_pods() || !view.may_change_template() {
+        return Step::Nothing;
     }
-    Step::Nothing
+    Step::Restore { patch: view.restore_patch(workload) }
 }
