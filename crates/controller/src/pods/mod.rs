@@ -147,7 +147,7 @@ impl Shell {
                     }
                     self.pods.take(*item)?
                 }
-                Item::Node(item) => self.nodes.take(item)?,
+                Item::Node(item) => self.nodes.take(*item)?,
             };
             for event in events {
                 self.apply(event);

@@ -20,7 +20,7 @@ const MOST_ITEMS_AT_ONCE: usize = 1024;
 /// One thing that a watch said.
 pub(super) enum Item {
     Pod(Box<Result<watcher::Event<Pod>, watcher::Error>>),
-    Node(Result<watcher::Event<Node>, watcher::Error>),
+    Node(Box<Result<watcher::Event<Node>, watcher::Error>>),
 }
 
 /// Both watches as one stream.
@@ -28,7 +28,7 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<Item>> {
     let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default());
     let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default());
     let pods = pods.backoff(Waits::default()).map(|item| Item::Pod(Box::new(item)));
-    let nodes = nodes.backoff(Waits::default()).map(Item::Node);
+    let nodes = nodes.backoff(Waits::default()).map(|item| Item::Node(Box::new(item)));
     stream::select(pods, nodes).ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
 }
 

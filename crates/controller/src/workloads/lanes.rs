@@ -77,6 +77,9 @@ pub(super) struct Done {
 /// A request that can be sent.
 pub(super) type Request = BoxFuture<'static, Result<Answer, kube::Error>>;
 
+/// A write and its answer; none if there was none in time.
+type Answered = (Lane, Target, Purpose, Option<Result<Answer, kube::Error>>);
+
 /// How many requests may be sent: so many at once, and so many per second in the long run.
 struct Rate {
     per_second: f64,
@@ -111,8 +114,7 @@ impl Rate {
 pub(super) struct Lanes {
     pub(super) client: Client,
     counts: Arc<RequestCounts>,
-    requests:
-        FuturesUnordered<BoxFuture<'static, (Lane, Target, Purpose, Option<Result<Answer, kube::Error>>)>>,
+    requests: FuturesUnordered<BoxFuture<'static, Answered>>,
     busy: FxHashSet<Target>,
     decisions: usize,
     diagnostics: usize,

@@ -129,42 +129,42 @@ impl Shell {
     fn observe(&mut self, item: News) -> Result<(), Error> {
         match item {
             News::Namespace(item) => {
-                for change in self.namespaces.take(item)? {
+                for change in self.namespaces.take(*item)? {
                     self.namespace_changed(change);
                 }
             }
             News::Flavor(item) => {
-                for change in self.flavors.take(item)? {
+                for change in self.flavors.take(*item)? {
                     self.flavor_changed(change);
                 }
             }
             News::ClusterQueue(item) => {
-                for change in self.cluster_queues.take(item)? {
+                for change in self.cluster_queues.take(*item)? {
                     self.cluster_queue_changed(change);
                 }
             }
             News::LocalQueue(item) => {
-                for change in self.local_queues.take(item)? {
+                for change in self.local_queues.take(*item)? {
                     self.local_queue_changed(change);
                 }
             }
             News::WorkloadPriorityClass(item) => {
-                for change in self.workload_classes.take(item)? {
+                for change in self.workload_classes.take(*item)? {
                     self.workload_class_changed(&change);
                 }
             }
             News::PriorityClass(item) => {
-                for change in self.pod_classes.take(item)? {
+                for change in self.pod_classes.take(*item)? {
                     self.pod_class_changed(&change);
                 }
             }
             News::Workload(item) => {
-                for change in self.workloads.take(item)? {
+                for change in self.workloads.take(*item)? {
                     self.workload_changed(change);
                 }
             }
             News::Job(item) => {
-                for change in self.jobs.take(item)? {
+                for change in self.jobs.take(*item)? {
                     self.job_changed(change);
                 }
             }

@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::trouble::Waits;
 
-type Item<K> = Result<watcher::Event<K>, watcher::Error>;
+/// Boxed, since a Job is many times as large as a queue.
+type Item<K> = Box<Result<watcher::Event<K>, watcher::Error>>;
 
 /// One thing that a watch said.
 pub(super) enum News {
@@ -50,7 +51,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let watch = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
-    watch.backoff(Waits::default()).map(move |item| news(item.map(without_managed_fields))).boxed()
+    watch.backoff(Waits::default()).map(move |item| news(Box::new(item.map(without_managed_fields)))).boxed()
 }
 
 /// Nobody reads managed fields, and they are a good part of an object.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::LocalBoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use gangway_apiserver::{ApiServer, controllers};
@@ -217,7 +218,13 @@ fn names() -> impl Iterator<Item = String> {
 }
 
 /// Three Jobs through a quota of one, with a controller that ends at the fault and is started again.
-async fn story(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Counts, usize) {
+fn story(
+    fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static,
+) -> LocalBoxFuture<'static, (Counts, usize)> {
+    tell(fault_of).boxed_local()
+}
+
+async fn tell(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Counts, usize) {
     let world = World::new().await;
     for name in names() {
         world.submit(&name).await;
