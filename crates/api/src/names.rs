@@ -46,7 +46,7 @@ pub const ADMISSION_SCHEDULING_GATE: &str = "kueue.x-k8s.io/admission";
 pub const PODS_READY_TIMEOUT_ANNOTATION: &str = "gangway.dev/pods-ready-timeout";
 /// On a job: how long its pods may take to be ready again.
 pub const PODS_READY_RECOVERY_TIMEOUT_ANNOTATION: &str = "gangway.dev/pods-ready-recovery-timeout";
-/// On a started Job: its pod template before anything was injected, so that a stop can restore it.
+/// On the pod template of a started Job: what it was before anything was injected, so that a stop can restore it.
 pub const ORIGINAL_TEMPLATE_ANNOTATION: &str = "gangway.dev/original-template";
 
 /// The LocalQueue, or WorkloadPriorityClass, that is used where none is named.

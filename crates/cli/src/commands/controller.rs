@@ -29,10 +29,32 @@ pub struct ControllerArgs {
     connection: Connection,
 }
 
+/// The first Kubernetes that lets the pod template of a stopped Job be restored in one write.
+const OLDEST_MINOR: u32 = 36;
+
+/// Refuses clusters on which an evicted Job could not be put back. One that does not answer is waited for.
+async fn check_version(client: &kube::Client) -> Result<(), Failure> {
+    let Ok(version) = client.apiserver_version().await else { return Ok(()) };
+    let minor: String = version.minor.chars().take_while(char::is_ascii_digit).collect();
+    match minor.parse::<u32>() {
+        Ok(minor) if version.major == "1" && minor < OLDEST_MINOR => Err(Failure::unsupported(format!(
+            "this is Kubernetes {}; the controller needs 1.{OLDEST_MINOR} or later",
+            version.git_version
+        ))
+        .try_this("gangway run FILE    works on one machine without a cluster")),
+        _ => Ok(()),
+    }
+}
+
 /// Admits until it is told to stop.
 pub async fn run(args: ControllerArgs) -> Outcome {
     let config = config::load(args.config.as_deref())?;
     let client = args.connection.client("controller").await?;
+    check_version(&client).await?;
+    eprintln!(
+        "gangway controller: there are no admission policies yet, so queued Jobs that were created without \
+         `suspend: true` are suspended as soon as they are seen (the degraded way)"
+    );
     eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
     let options = workloads::Options { config, counts: counts.clone() };
