@@ -2,4 +2,5 @@
 
 mod docs;
 mod e2e;
+mod leftovers;
 mod tidy;
