@@ -366,7 +366,8 @@ impl Engine {
         let Some(workload) = self.durable.workloads.get(uid) else { return };
         let retries =
             [&track.refused, &track.report_refused].into_iter().flatten().filter_map(|r| r.retry_at);
-        track.deadline = retries.chain(lifecycle::deadline(workload)).filter(|at| *at > passed).min();
+        track.deadline =
+            retries.chain(lifecycle::deadline(&self.durable, workload)).filter(|at| *at > passed).min();
         if let Some(at) = track.deadline {
             self.memory.deadlines.insert((at, uid.clone()));
         }

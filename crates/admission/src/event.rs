@@ -2,7 +2,7 @@
 
 use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace};
 use gangway_model::workload::Workload;
-use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, Uid};
+use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, Timestamp, Uid};
 
 use crate::decision::DecisionId;
 
@@ -46,6 +46,8 @@ pub enum Event {
 pub struct JobFacts {
     /// It is suspended and has neither active nor terminating pods.
     pub stopped: bool,
+    /// Since when the Job controller has reported it as suspended.
+    pub suspended_at: Option<Timestamp>,
     /// It has ended.
     pub end: Option<JobEnd>,
 }

@@ -9,6 +9,7 @@ use gangway_model::workload::{
 
 use crate::decision::Action;
 use crate::durable::Durable;
+use crate::event::JobFacts;
 
 /// What is due, and the state that it leads to.
 pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Option<(Action, State)> {
@@ -31,11 +32,8 @@ pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Opt
             let reservation = Reservation { past_eviction: None, ..reservation.clone() };
             Some((Action::Evict(reason), State::Evicting(reservation, eviction)))
         }
-        State::Evicting(_, eviction) => {
-            let gone = workload
-                .owner
-                .as_ref()
-                .is_none_or(|owner| durable.jobs.get(owner).is_some_and(|j| j.stopped));
+        State::Evicting(reservation, eviction) => {
+            let gone = has_left(durable, workload, reservation, eviction, now);
             gone.then(|| (Action::Release(eviction.reason), released(durable, workload, eviction, at)))
         }
         State::Pending(pending) => {
@@ -44,6 +42,29 @@ pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Opt
             Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..pending.clone() })))
         }
     }
+}
+
+/// After this long a report of suspension that is older than the start is believed all the same: then the
+/// Job controller never saw the start, and there never were pods.
+const STALE_REPORT_SECONDS: i64 = 5;
+
+/// Whether the pods of a Workload that was told to leave are gone.
+fn has_left(
+    durable: &Durable,
+    workload: &Workload,
+    reservation: &Reservation,
+    eviction: &Eviction,
+    now: Timestamp,
+) -> bool {
+    let Some(owner) = &workload.owner else { return true };
+    let Some(job) = durable.jobs.get(owner).filter(|job| job.stopped) else { return false };
+    !is_stale(job, reservation) || now >= eviction.at.plus_seconds(STALE_REPORT_SECONDS)
+}
+
+/// Whether the Job controller's last word on suspension may be from before the Job was started: then it
+/// says nothing about the pods of that start.
+fn is_stale(job: &JobFacts, reservation: &Reservation) -> bool {
+    matches!((job.suspended_at, reservation.admitted_at), (Some(reported), Some(admitted)) if reported <= admitted)
 }
 
 /// An admitted Workload whose Job cannot start on what it was given ends, so that it holds no quota.
@@ -157,8 +178,12 @@ fn ends_with_time(reason: RequeueReason) -> bool {
 }
 
 /// When something becomes due by itself, if nothing happens before.
-pub(crate) fn deadline(workload: &Workload) -> Option<Timestamp> {
+pub(crate) fn deadline(durable: &Durable, workload: &Workload) -> Option<Timestamp> {
     match &workload.state {
+        State::Evicting(reservation, eviction) => {
+            let job = durable.jobs.get(workload.owner.as_ref()?).filter(|job| job.stopped)?;
+            is_stale(job, reservation).then(|| eviction.at.plus_seconds(STALE_REPORT_SECONDS))
+        }
         State::Pending(pending) => {
             let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
             workload.requeue_at.filter(|_| ends_with_time(out.reason))

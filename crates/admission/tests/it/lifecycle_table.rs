@@ -17,7 +17,7 @@ fn job() -> Uid {
 /// A world in which `w`, of Job `job`, runs.
 fn running() -> World {
     let mut world = cpu_queue(1);
-    world.set_job(job(), JobFacts { stopped: true, end: None });
+    world.set_job(job(), JobFacts { stopped: true, end: None, suspended_at: None });
     submit(&mut world, Workload { owner: Some(job()), ..cpu_workload("w", 1) });
     run(&mut world);
     assert!(state(&world, "w").may_run());
@@ -152,14 +152,14 @@ fn a_workload_ends_with_its_job() {
         (
             |world| {
                 let end = Some(JobEnd { succeeded: true, message: "done".into() });
-                world.set_job(job(), JobFacts { stopped: true, end });
+                world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
             },
             FinishReason::Succeeded,
         ),
         (
             |world| {
                 let end = Some(JobEnd { succeeded: false, message: "exit code 1".into() });
-                world.set_job(job(), JobFacts { stopped: true, end });
+                world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
             },
             FinishReason::Failed,
         ),
@@ -185,7 +185,7 @@ fn an_eviction_ends_when_the_job_does() {
     edit(&mut world, |w| w.active = false);
     one_round(&mut world);
     let end = Some(JobEnd { succeeded: true, message: "done".into() });
-    world.set_job(job(), JobFacts { stopped: true, end });
+    world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
     world.deliver_all();
     run(&mut world);
     assert!(
@@ -262,4 +262,30 @@ fn a_failed_start_is_not_held_against_the_next_one() {
     edit(&mut world, |w| w.active = true);
     run(&mut world);
     assert!(state(&world, "w").may_run());
+}
+
+#[test]
+fn a_report_of_suspension_from_before_the_start_says_nothing_about_its_pods_for_a_while() {
+    let mut world = running();
+    let State::Holding(reservation) = state(&world, "w") else { panic!("it runs") };
+    let started = reservation.admitted_at.expect("it may run");
+    stop_cluster(&mut world, StopPolicy::HoldAndDrain);
+    one_round(&mut world);
+    let stopped_since = |at| JobFacts { stopped: true, end: None, suspended_at: Some(at) };
+
+    world.set_job(job(), stopped_since(started));
+    world.deliver_all();
+    one_round(&mut world);
+    assert!(matches!(state(&world, "w"), State::Evicting(..)), "the report may be from before the start");
+    let State::Evicting(_, eviction) = state(&world, "w") else { panic!("it is leaving") };
+    assert_eq!(
+        world.engine.next_deadline(),
+        Some(eviction.at.plus_seconds(5)),
+        "but it is believed in the end"
+    );
+
+    world.set_job(job(), stopped_since(started.plus_seconds(1)));
+    world.deliver_all();
+    one_round(&mut world);
+    assert!(matches!(state(&world, "w"), State::Pending(_)), "a newer report counts at once");
 }

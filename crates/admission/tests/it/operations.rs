@@ -263,7 +263,7 @@ fn create(world: &mut World, queue: usize, shape: usize, priority: i32, owned: b
     let name = format!("w{}-{}", (world.step * 7919) % 97, world.step);
     let owner = owned.then(|| Uid::from(format!("job-{name}")));
     if let Some(owner) = &owner {
-        world.set_job(owner.clone(), JobFacts { stopped: true, end: None });
+        world.set_job(owner.clone(), JobFacts { stopped: true, end: None, suspended_at: None });
     }
     world.put(Workload {
         name: ObjectName::new(namespace, &name),
@@ -293,7 +293,7 @@ fn end_job(world: &mut World, pick: usize, succeeded: bool) {
     let running: Vec<Uid> = running.map(|(uid, _)| uid.clone()).collect();
     if let Some(uid) = pick_of(running.iter(), pick) {
         let end = Some(JobEnd { succeeded, message: "ended".into() });
-        world.set_job(uid.clone(), JobFacts { stopped: true, end });
+        world.set_job(uid.clone(), JobFacts { stopped: true, end, suspended_at: None });
     }
 }
 

@@ -309,7 +309,7 @@ impl World {
             let Some(job) = self.store.jobs.get(owner) else { continue };
             let stopped = !workload.state.may_run();
             if job.end.is_none() && job.stopped != stopped {
-                changes.push((owner.clone(), JobFacts { stopped, end: None }));
+                changes.push((owner.clone(), JobFacts { stopped, end: None, suspended_at: None }));
             }
         }
         for (uid, facts) in changes {

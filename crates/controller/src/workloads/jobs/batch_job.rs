@@ -2,7 +2,8 @@
 
 use gangway_admission::{JobEnd, JobFacts};
 use gangway_api::kueue::{PodSet, Workload, WorkloadSpec};
-use gangway_api::names;
+use gangway_api::{names, time};
+use gangway_model::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -21,7 +22,7 @@ pub(in crate::workloads) fn queue_name(job: &Job) -> Option<&str> {
 /// What the engine needs to know of a Job.
 pub(in crate::workloads) fn facts(job: &Job) -> JobFacts {
     let view = JobView(job);
-    JobFacts { stopped: view.has_stopped(), end: view.end() }
+    JobFacts { stopped: view.has_stopped(), suspended_at: view.suspended_at(), end: view.end() }
 }
 
 /// A Job, with answers to what the integration asks of it.
@@ -39,6 +40,11 @@ impl<'j> JobView<'j> {
 
     pub(in crate::workloads) fn is_suspended(self) -> bool {
         self.spec().and_then(|spec| spec.suspend).unwrap_or(false)
+    }
+
+    /// Since when the Job controller has reported it as suspended.
+    fn suspended_at(self) -> Option<Timestamp> {
+        self.condition("Suspended")?.last_transition_time.as_ref().map(time::from_api)
     }
 
     /// Whether it is suspended and no pod of it is left.
