@@ -36,8 +36,8 @@ impl Engine {
     fn check_tallies(&self) -> Result<(), Violation> {
         let mut clusters: BTreeMap<ClusterQueueName, Tally> = BTreeMap::new();
         let mut locals: BTreeMap<ObjectName, Tally> = BTreeMap::new();
-        for track in self.memory.tracks.values() {
-            let Some(counted) = &track.counted else { continue };
+        let counted = self.memory.tracks.values().filter_map(|track| track.counted.as_ref());
+        for counted in counted.chain(self.memory.left_behind.values().flatten()) {
             let local = locals.entry(counted.local.clone()).or_default();
             local.count(counted.counted, counted.admission.as_ref(), 1);
             if let Some(cluster) = &counted.cluster {

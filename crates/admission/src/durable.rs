@@ -1,6 +1,6 @@
 //! The part of the engine's state that is a function of the objects, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
@@ -17,6 +17,8 @@ pub struct Durable {
     pub(crate) local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub(crate) namespaces: BTreeMap<NamespaceName, Namespace>,
     pub(crate) jobs: BTreeMap<Uid, JobFacts>,
+    /// The Jobs, there or gone, that have pods.
+    pub(crate) owners_with_pods: BTreeSet<Uid>,
     pub(crate) workloads: BTreeMap<Uid, Workload>,
 }
 
@@ -144,7 +146,7 @@ impl Durable {
 
 /// An active queue says which of its settings nobody acts on yet.
 fn ready_message(queue: &ClusterQueue) -> String {
-    let mut ignored = Vec::new();
+    let mut ignored = queue.not_acted_on.clone();
     if let Some(cohort) = &queue.cohort {
         ignored.push(format!("cohort {cohort} (only nominal quota is used)"));
     }

@@ -98,6 +98,7 @@ impl Engine {
             }
             Event::Job(uid, facts) => self.on_job(uid, Some(facts)),
             Event::JobGone(uid) => self.on_job(uid, None),
+            Event::Pods(owner, exist) => self.on_pods(&owner, exist),
             Event::Workload(workload) => self.on_workload(*workload),
             Event::WorkloadGone(uid) => self.on_workload_gone(&uid),
             Event::Unstartable(uid, message) => {
@@ -187,10 +188,29 @@ impl Engine {
             None => self.durable.jobs.remove(&uid).is_some(),
         };
         if changed {
-            let owned: Vec<Uid> = self.memory.by_owner.get(&uid).into_iter().flatten().cloned().collect();
-            for workload in owned {
-                self.reindex(&workload);
+            self.reindex_owned(&uid);
+        }
+    }
+
+    fn on_pods(&mut self, owner: &Uid, exist: bool) {
+        let pods = &mut self.durable.owners_with_pods;
+        let changed = if exist { pods.insert(owner.clone()) } else { pods.remove(owner) };
+        if !changed {
+            return;
+        }
+        self.reindex_owned(owner);
+        if !exist {
+            for counted in self.memory.left_behind.remove(owner).unwrap_or_default() {
+                self.count(&counted, -1);
+                self.wake_for_quota(counted.cluster.as_ref());
             }
+        }
+    }
+
+    fn reindex_owned(&mut self, owner: &Uid) {
+        let owned: Vec<Uid> = self.memory.by_owner.get(owner).into_iter().flatten().cloned().collect();
+        for workload in owned {
+            self.reindex(&workload);
         }
     }
 
@@ -266,6 +286,7 @@ impl Engine {
     }
 
     fn on_workload_gone(&mut self, uid: &Uid) {
+        self.leave_quota_behind(uid);
         self.forget_links(uid);
         self.durable.workloads.remove(uid);
         self.reindex(uid);
@@ -276,6 +297,16 @@ impl Engine {
         }
         self.memory.touched.remove(uid);
         self.memory.unreported.remove(uid);
+    }
+
+    /// A Workload that is deleted while its pods run takes its quota along only when they are gone.
+    fn leave_quota_behind(&mut self, uid: &Uid) {
+        let owner = self.durable.workloads.get(uid).and_then(|workload| workload.owner.clone());
+        let Some(owner) = owner.filter(|owner| self.durable.owners_with_pods.contains(owner)) else { return };
+        let Some(track) = self.memory.tracks.get_mut(uid) else { return };
+        if let Some(counted) = track.counted.take_if(|counted| counted.admission.is_some()) {
+            self.memory.left_behind.entry(owner).or_default().push(counted);
+        }
     }
 
     fn on_outcome(&mut self, id: DecisionId, outcome: Outcome, now: Timestamp) {
@@ -291,9 +322,11 @@ impl Engine {
         } else {
             (&mut track.report, &mut track.report_refused)
         };
-        if outcome == Outcome::Unknown
-            && let Some(write) = slot.as_mut()
-        {
+        // A conflict after an attempt whose end nobody knows may be that attempt, landed: what was decided
+        // stays booked until the watch shows what there is.
+        let settled_by_watch =
+            |write: &UnderWay| outcome == Outcome::Unknown || (outcome == Outcome::Conflict && write.unknown);
+        if let Some(write) = slot.as_mut().filter(|write| settled_by_watch(write)) {
             write.unknown = true;
             if write.sent_on.is_none_or(|version| workload.version <= version) {
                 return;
@@ -442,23 +475,33 @@ impl Engine {
         if track.counted == new {
             return;
         }
-        let old = std::mem::replace(&mut track.counted, new);
-        let new = &self.memory.tracks[uid].counted;
-        for (counted, sign) in [(&old, -1), (new, 1)] {
-            let Some(counted) = counted else { continue };
-            let local = self.memory.local_tallies.entry(counted.local.clone()).or_default();
-            local.count(counted.counted, counted.admission.as_ref(), sign);
-            self.memory.changed_queues.insert(QueueRef::Local(counted.local.clone()));
-            if let Some(cluster) = &counted.cluster {
-                let tally = self.memory.cluster_tallies.entry(cluster.clone()).or_default();
-                tally.count(counted.counted, counted.admission.as_ref(), sign);
-                self.memory.changed_queues.insert(QueueRef::Cluster(cluster.clone()));
-            }
+        let old = std::mem::replace(&mut track.counted, new.clone());
+        if let Some(old) = &old {
+            self.count(old, -1);
+        }
+        if let Some(new) = &new {
+            self.count(new, 1);
         }
         let admission = |counted: &Option<CountedAs>| counted.as_ref().and_then(|c| c.admission.clone());
-        let freed = admission(&old).is_some() && admission(&old) != admission(new);
-        if freed && let Some(cluster) = old.and_then(|counted| counted.cluster) {
-            self.wake(&cluster, |reason| reason == PendingReason::WaitingForQuota);
+        if admission(&old).is_some() && admission(&old) != admission(&new) {
+            self.wake_for_quota(old.and_then(|counted| counted.cluster).as_ref());
+        }
+    }
+
+    fn count(&mut self, counted: &CountedAs, sign: i32) {
+        let local = self.memory.local_tallies.entry(counted.local.clone()).or_default();
+        local.count(counted.counted, counted.admission.as_ref(), sign);
+        self.memory.changed_queues.insert(QueueRef::Local(counted.local.clone()));
+        if let Some(cluster) = &counted.cluster {
+            let tally = self.memory.cluster_tallies.entry(cluster.clone()).or_default();
+            tally.count(counted.counted, counted.admission.as_ref(), sign);
+            self.memory.changed_queues.insert(QueueRef::Cluster(cluster.clone()));
+        }
+    }
+
+    fn wake_for_quota(&mut self, name: Option<&ClusterQueueName>) {
+        if let Some(name) = name {
+            self.wake(name, |reason| reason == PendingReason::WaitingForQuota);
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Event {
     Job(Uid, JobFacts),
     /// A Job was deleted.
     JobGone(Uid),
+    /// Whether there are pods of a Job. They may outlive it, and its Workload, by their grace period.
+    Pods(Uid, bool),
     /// A Workload as it is now.
     Workload(Box<Workload>),
     /// A Workload was deleted.

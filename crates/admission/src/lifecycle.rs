@@ -81,6 +81,10 @@ pub(crate) fn unstartable(workload: &Workload, why: &str, now: Timestamp) -> Opt
 fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)> {
     let owner = workload.owner.as_ref()?;
     let Some(job) = durable.jobs.get(owner) else {
+        // Its pods outlive it for their grace period, and use what it was given.
+        if workload.state.reservation().is_some() && durable.owners_with_pods.contains(owner) {
+            return None;
+        }
         return Some((FinishReason::OwnerNotFound, "The Job that owns the Workload does not exist".into()));
     };
     let end = job.end.as_ref()?;

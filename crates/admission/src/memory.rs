@@ -32,6 +32,9 @@ pub(crate) struct Memory {
     pub(crate) cluster_tallies: BTreeMap<ClusterQueueName, Tally>,
     /// Counts and usage per LocalQueue. Restart: rebuilt.
     pub(crate) local_tallies: BTreeMap<ObjectName, Tally>,
+    /// Quota of Workloads that were deleted while their Job had pods, by Job: it counts until the pods are
+    /// gone. Restart: what is left of their grace period is not waited for.
+    pub(crate) left_behind: BTreeMap<Uid, Vec<CountedAs>>,
     /// The Workloads that name a LocalQueue. Restart: rebuilt.
     pub(crate) by_local_queue: BTreeMap<ObjectName, BTreeSet<Uid>>,
     /// The Workloads that a Job owns. Restart: rebuilt.
@@ -115,7 +118,7 @@ pub(crate) struct Place {
 }
 
 /// What a Workload counts as, and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CountedAs {
     pub(crate) local: ObjectName,
     pub(crate) cluster: Option<ClusterQueueName>,

@@ -56,9 +56,16 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
 
 fn yaml_error(error: &serde_saphyr::Error) -> YamlError {
     let location = error.location();
-    let text = error.without_snippet().to_string();
-    let message = text.lines().next().unwrap_or_default().to_owned();
-    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+    let message = match error.without_snippet() {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {key:?} stands here a second time; a key may stand in an object once")
+        }
+        other => {
+            let text = other.to_string();
+            let message = text.lines().next().unwrap_or_default();
+            message.split(" at line ").next().unwrap_or_default().to_owned()
+        }
+    };
     YamlError {
         line: location.as_ref().map_or(0, serde_saphyr::Location::line),
         column: location.as_ref().map_or(0, serde_saphyr::Location::column),
@@ -207,5 +214,6 @@ mod tests {
         assert!(error.line >= 2 && !error.message.is_empty(), "{error:?}");
         let twice = documents("a: 1\na: 2\n").unwrap_err();
         assert_eq!(twice.line, 2, "{twice:?}");
+        assert!(twice.message.starts_with("the key \"a\" stands here a second time"), "{twice:?}");
     }
 }

@@ -193,6 +193,8 @@ pub struct ClusterQueue {
     pub deleting: bool,
     /// Why its definition cannot be used, if so: it is then not active and says this.
     pub invalid: Option<String>,
+    /// Settings that it asks for and that nobody acts on; it says so.
+    pub not_acted_on: Vec<String>,
 }
 
 /// A LocalQueue.

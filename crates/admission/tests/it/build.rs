@@ -67,6 +67,7 @@ pub fn cluster_queue(name: &str, resource_groups: Vec<ResourceGroup>) -> Cluster
         stop_policy: StopPolicy::None,
         deleting: false,
         invalid: None,
+        not_acted_on: vec![],
     }
 }
 

@@ -289,3 +289,30 @@ fn a_report_of_suspension_from_before_the_start_says_nothing_about_its_pods_for_
     one_round(&mut world);
     assert!(matches!(state(&world, "w"), State::Pending(_)), "a newer report counts at once");
 }
+
+#[test]
+fn the_quota_of_a_deleted_job_counts_until_its_pods_are_gone() {
+    for workload_goes_first in [false, true] {
+        let mut world = running();
+        submit(&mut world, Workload { created: at(1), ..cpu_workload("next", 1) });
+        run(&mut world);
+        assert_eq!(waits_for(&world, "next"), PendingReason::WaitingForQuota);
+        let now = world.now;
+        world.engine.apply(Event::Pods(job(), true), now);
+        world.engine.apply(Event::JobGone(job()), now);
+        if workload_goes_first {
+            world.engine.apply(Event::WorkloadGone("w".into()), now);
+        }
+        assert_eq!(world.engine.decide(now, 100), [], "pods use the quota for their grace period");
+        world.engine.check().expect("all is accounted for");
+
+        world.engine.apply(Event::Pods(job(), false), now);
+        let decisions = world.engine.decide(now, 100);
+        let is_finish =
+            |d: &gangway_admission::Decision| matches!(d.action, gangway_admission::Action::Finish(_));
+        let is_next =
+            |d: &gangway_admission::Decision| matches!(d.action, gangway_admission::Action::Admit(_));
+        assert!(decisions.iter().any(if workload_goes_first { is_next } else { is_finish }), "{decisions:?}");
+        world.engine.check().expect("all is accounted for");
+    }
+}

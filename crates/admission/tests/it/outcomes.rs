@@ -73,6 +73,18 @@ fn after_a_conflict_nothing_is_decided_until_a_newer_version_is_seen() {
 }
 
 #[test]
+fn a_conflict_after_an_unknown_end_may_be_the_first_attempt_and_its_quota_counts() {
+    let mut world = decided();
+    world.execute(0, Fate::UnknownLanded);
+    world.ask_again();
+    assert_eq!(admits(&mut world), [] as [&str; 0], "nobody else gets the quota that it may have");
+    world.deliver_all();
+    assert!(state(&world, "w").may_run());
+    run(&mut world);
+    assert_eq!(waits_for(&world, "next"), PendingReason::WaitingForQuota);
+}
+
+#[test]
 fn our_own_later_write_ends_a_conflict_too() {
     let mut world = cpu_queue(1);
     submit(&mut world, cpu_workload("runs", 1));

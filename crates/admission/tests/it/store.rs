@@ -14,6 +14,8 @@ pub struct Store {
     pub local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub namespaces: BTreeMap<NamespaceName, Namespace>,
     pub jobs: BTreeMap<Uid, JobFacts>,
+    /// The Jobs that have pods.
+    pub pods: BTreeMap<Uid, ()>,
     pub workloads: BTreeMap<Uid, Workload>,
 }
 
@@ -44,6 +46,8 @@ impl Store {
                 }
             }
             Event::WorkloadGone(uid) => drop(self.workloads.remove(uid)),
+            Event::Pods(owner, true) => drop(self.pods.insert(owner.clone(), ())),
+            Event::Pods(owner, false) => drop(self.pods.remove(owner)),
             // None of these is an object.
             Event::Outcome(..) | Event::Unstartable(..) | Event::Synced => {}
         }
@@ -56,12 +60,14 @@ impl Store {
         let local_queues = self.local_queues.values().cloned().map(Event::LocalQueue);
         let namespaces = self.namespaces.values().cloned().map(Event::Namespace);
         let jobs = self.jobs.iter().map(|(uid, facts)| Event::Job(uid.clone(), facts.clone()));
+        let pods = self.pods.keys().map(|owner| Event::Pods(owner.clone(), true));
         let workloads = self.workloads.values().cloned().map(|w| Event::Workload(Box::new(w)));
         flavors
             .chain(cluster_queues)
             .chain(local_queues)
             .chain(namespaces)
             .chain(jobs)
+            .chain(pods)
             .chain(workloads)
             .collect()
     }
@@ -81,6 +87,7 @@ impl Store {
         events.extend(gone(&known.namespaces, &self.namespaces, Event::NamespaceGone));
         events.extend(gone(&known.workloads, &self.workloads, Event::WorkloadGone));
         events.extend(gone(&known.jobs, &self.jobs, Event::JobGone));
+        events.extend(gone(&known.pods, &self.pods, |owner| Event::Pods(owner, false)));
         events.extend(self.list());
         events
     }

@@ -242,7 +242,12 @@ impl World {
     /// Sends again what nobody answered.
     pub fn ask_again(&mut self) {
         for decision in std::mem::take(&mut self.unanswered) {
+            let again = decision.clone();
             self.send(decision, Fate::Lands);
+            // It met a conflict that may be its own first attempt: it is under way until the watch tells.
+            if self.stale.contains(&again.uid) {
+                self.unanswered.push(again);
+            }
         }
     }
 

@@ -1,14 +1,17 @@
 //! The kinds that a manifest may have, and how each is checked.
 
 use gangway_model::Quantity;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolumeClaim, Pod, PodTemplateSpec,
-    ResourceQuota, Secret, Service, ServiceAccount,
+    ConfigMap, Event, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodTemplateSpec, ResourceQuota, Secret, Service, ServiceAccount,
 };
+use k8s_openapi::api::networking::v1::{Ingress, NetworkPolicy};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -46,7 +49,15 @@ const KINDS: &[Kind] = &[
     Kind { api_versions: &["v1"], name: "LimitRange", check: typed::<LimitRange> },
     Kind { api_versions: &["v1"], name: "ResourceQuota", check: typed::<ResourceQuota> },
     Kind { api_versions: &["v1"], name: "PersistentVolumeClaim", check: typed::<PersistentVolumeClaim> },
+    Kind { api_versions: &["v1"], name: "PersistentVolume", check: typed::<PersistentVolume> },
     Kind { api_versions: &["v1"], name: "Event", check: typed::<Event> },
+    Kind { api_versions: &["apps/v1"], name: "Deployment", check: typed::<Deployment> },
+    Kind { api_versions: &["apps/v1"], name: "StatefulSet", check: typed::<StatefulSet> },
+    Kind { api_versions: &["apps/v1"], name: "DaemonSet", check: typed::<DaemonSet> },
+    Kind { api_versions: &["apps/v1"], name: "ReplicaSet", check: typed::<ReplicaSet> },
+    Kind { api_versions: &["networking.k8s.io/v1"], name: "Ingress", check: typed::<Ingress> },
+    Kind { api_versions: &["networking.k8s.io/v1"], name: "NetworkPolicy", check: typed::<NetworkPolicy> },
+    Kind { api_versions: &["storage.k8s.io/v1"], name: "StorageClass", check: typed::<StorageClass> },
     Kind { api_versions: &["batch/v1"], name: "Job", check: job },
     Kind { api_versions: &["batch/v1"], name: "CronJob", check: typed::<CronJob> },
     Kind { api_versions: &["coordination.k8s.io/v1"], name: "Lease", check: typed::<Lease> },
@@ -178,8 +189,10 @@ fn pod_problems(pod: &k8s_openapi::api::core::v1::PodSpec, path: &str) -> Vec<Fi
 
 /// Fields that hold quantities by resource name, wherever they stand.
 const QUANTITY_MAPS: &[&str] = &["requests", "limits", "overhead", "capacity", "allocatable", "hard"];
-/// Fields that are quantities.
-const QUANTITIES: &[&str] = &["nominalQuota", "borrowingLimit", "lendingLimit", "weight"];
+/// Fields that are quantities of the resource that the field `name` beside them names.
+const QUOTAS: &[&str] = &["nominalQuota", "borrowingLimit", "lendingLimit"];
+/// A quantity that is of no resource.
+const WEIGHT: &str = "weight";
 
 fn bad_quantities(object: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -199,11 +212,15 @@ fn walk(value: &Value, path: &str, findings: &mut Vec<Finding>) {
                 match inner {
                     Value::Object(amounts) if QUANTITY_MAPS.contains(&field.as_str()) => {
                         for (resource, amount) in amounts {
-                            check_quantity(amount, field_path(&path, resource), findings);
+                            check_quantity(amount, resource, field_path(&path, resource), findings);
                         }
                     }
-                    Value::String(_) | Value::Number(_) if QUANTITIES.contains(&field.as_str()) => {
-                        check_quantity(inner, path, findings);
+                    Value::String(_) | Value::Number(_) if QUOTAS.contains(&field.as_str()) => {
+                        let resource = map.get("name").and_then(Value::as_str).unwrap_or_default();
+                        check_quantity(inner, resource, path, findings);
+                    }
+                    Value::String(_) | Value::Number(_) if field == WEIGHT => {
+                        check_quantity(inner, WEIGHT, path, findings);
                     }
                     _ if matches!(field.as_str(), "labels" | "annotations" | "nodeLabels") => {}
                     _ => walk(inner, &path, findings),
@@ -219,13 +236,21 @@ fn walk(value: &Value, path: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_quantity(amount: &Value, path: String, findings: &mut Vec<Finding>) {
+fn check_quantity(amount: &Value, resource: &str, path: String, findings: &mut Vec<Finding>) {
     let text = match amount {
         Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
+        // As people write it: without the plus sign that large numbers are printed with.
+        Value::Number(number) => number.to_string().replace("e+", "e"),
         _ => return,
     };
-    if let Err(error) = Quantity::parse_non_negative(&text) {
-        findings.push(Finding { path, message: error.to_string() });
-    }
+    let message = match Quantity::parse_non_negative(&text) {
+        Err(error) => error.to_string(),
+        // It would be counted as something else: an endless quota, or a request that fits nowhere.
+        Ok(quantity) if quantity.overflows(resource) => {
+            let unit = if resource == "cpu" { "thousandths of " } else { "" };
+            format!("{text:?} is too large; at most {} {unit}{resource} can be counted", i64::MAX)
+        }
+        Ok(_) => return,
+    };
+    findings.push(Finding { path, message });
 }

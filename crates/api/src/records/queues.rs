@@ -40,9 +40,11 @@ pub fn cluster_queue(object: &kueue::ClusterQueue) -> Read<ClusterQueue> {
         stop_policy: stop_policy(&mut reader, spec.stop_policy.as_deref()),
         deleting: object.metadata.deletion_timestamp.is_some(),
         invalid: None,
+        not_acted_on: Vec::new(),
     };
     unsupported(&mut reader, spec);
     record.invalid = reader.summary();
+    record.not_acted_on = reader.unsupported.iter().map(|setting| setting.path.clone()).collect();
     reader.finish(record)
 }
 

@@ -102,6 +102,14 @@ fn mistakes_are_found_where_they_are() {
             "f.yaml:18: spec.template.spec.containers[0].resources.requests.memory: \"10MB\" is not a quantity; write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3",
         ),
         (
+            QUEUE.replace("nominalQuota: 4", "nominalQuota: 1e40"),
+            "f.yaml:12: spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: \"1e40\" is too large; at most 9223372036854775807 thousandths of cpu can be counted",
+        ),
+        (
+            JOB.replace("10Mi", "10Ei"),
+            "f.yaml:18: spec.template.spec.containers[0].resources.requests.memory: \"10Ei\" is too large; at most 9223372036854775807 memory can be counted",
+        ),
+        (
             JOB.replace("kind: Job", "kind: Jobb"),
             "f.yaml:2: kind: unknown kind \"Jobb\" of batch/v1; did you mean \"Job\"?",
         ),
@@ -119,6 +127,17 @@ fn mistakes_are_found_where_they_are() {
     ];
     for (text, expected) in table {
         assert_eq!(error(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_largest_amounts_are_those_that_can_be_counted() {
+    let good = [("9223372036854775807m", true), ("9223372036854775808m", false), ("1e30", false)];
+    for (amount, fits) in good {
+        let quota = QUEUE.replace("nominalQuota: 4", &format!("nominalQuota: {amount}"));
+        let request = JOB.replace("cpu: 1", &format!("cpu: {amount}"));
+        assert_eq!(parse("f.yaml", &quota).is_ok(), fits, "{quota}");
+        assert_eq!(parse("f.yaml", &request).is_ok(), fits, "{request}");
     }
 }
 
