@@ -57,8 +57,9 @@ pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
 fn yaml_error(error: &serde_saphyr::Error) -> YamlError {
     let location = error.location();
     let message = match error.without_snippet() {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("the key {key:?} stands here a second time; a key may stand in an object once")
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_ref().map(|key| format!(" {key:?}")).unwrap_or_default();
+            format!("the key{key} stands here a second time; a key may stand in an object once")
         }
         other => {
             let text = other.to_string();

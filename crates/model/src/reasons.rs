@@ -155,6 +155,7 @@ reasons! {
         UpdatedWorkload: "On a Job: its Workload was changed to follow it.", "";
         DeletedWorkload: "On a Job: a Workload that no longer describes it was deleted.", "";
         WorkloadPriorityClassNotFound: "On a Job: the WorkloadPriorityClass that it names does not exist.", "The class is created.";
+        WriteRefused: "On a Job: the API server refuses what the Job needs; the message says why.", "The API server accepts it.";
         UnsupportedKind: "On an object with a queue name whose kind is not supported yet.", "";
         UnsupportedSetting: "On a queue, flavor or Workload: a setting that it asks for has no effect yet.", "";
         UnsupportedJob: "On a Job with a queue name that asks for something not supported yet.", "";

@@ -20,11 +20,11 @@ use crate::render::table::Table;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  gangway explain job/train -n vision           the dominant reason, its numbers, and what would help
+  gangway explain job/train -n vision           why it waits and what would help
   gangway explain job/train -n vision -o json   for programs
 
-It lists the objects and works the answer out anew, so it needs no controller to be running. The reasons are in
-docs/reasons.md.")]
+It lists the objects and works the answer out anew, so it needs no controller to
+be running. The reasons are in docs/reasons.md.")]
 pub struct ExplainArgs {
     /// `job/NAME`.
     #[arg(value_name = "job/NAME")]
@@ -113,10 +113,17 @@ fn lines(job: &str, explanation: &Explanation, palette: Palette) -> Vec<String> 
     }
     if !explanation.advice.is_empty() {
         lines.push(String::new());
-        lines.extend(explanation.advice.iter().map(|advice| format!("  It ends when: {advice}")).take(1));
+        lines.extend(explanation.advice.iter().map(|advice| ends_when(advice)).take(1));
         lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
     }
     lines
+}
+
+/// The sentence goes on after the colon, so it begins with a small letter.
+fn ends_when(advice: &str) -> String {
+    let mut letters = advice.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
+    format!("  It ends when: {first}{}", letters.as_str())
 }
 
 fn as_json(explanation: &Explanation) -> Value {

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use clap::Args;
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::AsyncBufReadExt;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, LogParams};
 use kube::{Api, Client, ResourceExt};
 
-use super::{api_failure, print};
+use super::{api_failure, output_failure};
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -86,15 +86,20 @@ async fn pods_of(client: &Client, namespace: &str, job: &str) -> Result<Vec<Stri
 
 async fn stream(pods: &Api<Pod>, name: &str, options: &LogParams, with_name: bool) -> Result<(), Failure> {
     let what = format!("read the log of pod {name}");
-    let log = pods.log_stream(name, options).await.map_err(|error| api_failure(&what, &error))?;
-    let mut lines = log.lines();
+    let mut log = pods.log_stream(name, options).await.map_err(|error| api_failure(&what, &error))?;
+    // Programs write whatever bytes they like, and all of them are passed on.
+    let prefix = if with_name { format!("{name}  ") } else { String::new() };
+    let mut line = prefix.clone().into_bytes();
     loop {
-        match lines.try_next().await {
-            Ok(Some(line)) if with_name => print(&format!("{name}  {line}\n"))?,
-            Ok(Some(line)) => print(&format!("{line}\n"))?,
-            Ok(None) => break,
-            Err(error) => return Err(Failure::bad_input(format!("cannot {what}: {error}"))),
+        line.truncate(prefix.len());
+        let read = log.read_until(b'\n', &mut line).await;
+        if read.map_err(|error| Failure::bad_input(format!("cannot {what}: {error}")))? == 0 {
+            break;
         }
+        if !line.ends_with(b"\n") {
+            line.push(b'\n');
+        }
+        std::io::stdout().lock().write_all(&line).map_err(output_failure)?;
     }
-    std::io::stdout().flush().map_err(super::output_failure)
+    std::io::stdout().flush().map_err(output_failure)
 }

@@ -3,4 +3,5 @@
 mod docs;
 mod e2e;
 mod leftovers;
+mod runs;
 mod tidy;

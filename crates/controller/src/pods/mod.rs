@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gangway_model::{Clock, Timestamp};
+use gangway_model::{Clock, NodeName, Timestamp, Uid};
 use gangway_placement::{Decision, Event, Scheduler};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::runtime::watcher;
 
@@ -32,7 +32,9 @@ pub use records::{node_record, pod_record};
 
 use bindings::{Bindings, Report};
 use diagnostics::Diagnostics;
-use watches::{Index, Item};
+use watches::Item;
+
+use crate::index::{Forbidden, Index};
 
 /// What distinguishes one pod scheduler from another.
 #[derive(Clone, Debug)]
@@ -67,6 +69,12 @@ pub enum Error {
     WatchEnded,
 }
 
+impl From<Forbidden> for Error {
+    fn from(Forbidden { what, source }: Forbidden) -> Self {
+        Self::Forbidden { what, source }
+    }
+}
+
 /// Places pods until the future is dropped.
 ///
 /// # Errors
@@ -80,8 +88,8 @@ struct Shell {
     clock: Arc<dyn Clock>,
     scheduler: Scheduler,
     watches: BoxStream<'static, Vec<Item>>,
-    pods: Index<Pod>,
-    nodes: Index<Node>,
+    pods: Index<Uid>,
+    nodes: Index<NodeName>,
     synced: bool,
     scheduler_names: Vec<String>,
     bindings: Bindings,
@@ -145,9 +153,9 @@ impl Shell {
                     if let Ok(event) = item.as_ref() {
                         self.note_status(event);
                     }
-                    self.pods.take(*item)?
+                    watches::events(&mut self.pods, *item)?
                 }
-                Item::Node(item) => self.nodes.take(*item)?,
+                Item::Node(item) => watches::events(&mut self.nodes, *item)?,
             };
             for event in events {
                 self.apply(event);
@@ -180,7 +188,10 @@ impl Shell {
 
     fn take_report(&mut self, report: Report) {
         if let Some(pod) = &report.observed {
-            self.apply(Event::PodApplied(pod_record(pod)));
+            let record = pod_record(pod);
+            if self.pods.answered(&record.uid) {
+                self.apply(Event::PodApplied(record));
+            }
         }
         self.apply(Event::Outcome(report.id, report.outcome));
     }

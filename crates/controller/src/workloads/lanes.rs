@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use gangway_admission::DecisionId;
+use gangway_admission::{DecisionId, QueueRef};
 use gangway_model::{Timestamp, Uid};
 use kube::Client;
 use rustc_hash::FxHashSet;
@@ -30,7 +30,6 @@ pub(super) enum Target {
     Job(Uid),
     ClusterQueue(Uid),
     LocalQueue(Uid),
-    Event,
 }
 
 /// Why a write is made, so that its end can be told to whoever waits for it.
@@ -41,7 +40,7 @@ pub(super) enum Purpose {
     /// A Job needs it.
     JobStep(Uid),
     /// A queue's status.
-    QueueStatus,
+    QueueStatus(QueueRef),
     /// An Event.
     Note,
 }
@@ -61,15 +60,20 @@ pub(super) enum End {
     Landed(Answer),
     /// The object changed or is gone; look again.
     Conflict,
-    /// The API refuses it, for the reason given.
-    Refused(String),
+    /// The API refuses it.
+    Refused(Refusal),
     /// Nobody knows.
     Unknown,
 }
 
+/// Why the API refuses a write.
+pub(super) struct Refusal {
+    pub(super) code: u16,
+    pub(super) message: String,
+}
+
 /// A write that has ended.
 pub(super) struct Done {
-    pub(super) target: Target,
     pub(super) purpose: Purpose,
     pub(super) end: End,
 }
@@ -78,7 +82,7 @@ pub(super) struct Done {
 pub(super) type Request = BoxFuture<'static, Result<Answer, kube::Error>>;
 
 /// A write and its answer; none if there was none in time.
-type Answered = (Lane, Target, Purpose, Option<Result<Answer, kube::Error>>);
+type Answered = (Lane, Vec<Target>, Purpose, Option<Result<Answer, kube::Error>>);
 
 /// How many requests may be sent: so many at once, and so many per second in the long run.
 struct Rate {
@@ -167,33 +171,34 @@ impl Lanes {
         self.requests.is_empty()
     }
 
-    pub(super) fn send(&mut self, lane: Lane, target: Target, purpose: Purpose, request: Request) {
+    /// Sends a write about one object or several; each is busy until it ends.
+    pub(super) fn send(&mut self, lane: Lane, targets: Vec<Target>, purpose: Purpose, request: Request) {
         self.counts.sent(lane);
         self.rate.tokens -= 1.0;
         match lane {
             Lane::Decisions => self.decisions += 1,
             Lane::Diagnostics => self.diagnostics += 1,
         }
-        if target != Target::Event {
-            self.busy.insert(target.clone());
-        }
+        self.busy.extend(targets.iter().cloned());
         let answered = async move {
             let result = tokio::time::timeout(REQUEST_TIMEOUT, request).await.ok();
-            (lane, target, purpose, result)
+            (lane, targets, purpose, result)
         };
         self.requests.push(answered.boxed());
     }
 
     /// The next write that ended; none while there is none under way.
     pub(super) async fn next(&mut self) -> Option<Done> {
-        let (lane, target, purpose, result) = self.requests.next().await?;
+        let (lane, targets, purpose, result) = self.requests.next().await?;
         match lane {
             Lane::Decisions => self.decisions -= 1,
             Lane::Diagnostics => self.diagnostics -= 1,
         }
-        self.busy.remove(&target);
+        for target in &targets {
+            self.busy.remove(target);
+        }
         let end = self.classify(result);
-        Some(Done { target, purpose, end })
+        Some(Done { purpose, end })
     }
 
     fn classify(&mut self, result: Option<Result<Answer, kube::Error>>) -> End {
@@ -211,7 +216,7 @@ impl Lanes {
                 429 | 500.. => status.message.clone(),
                 _ => {
                     self.counts.rejected();
-                    return End::Refused(status.message.clone());
+                    return End::Refused(Refusal { code: status.code, message: status.message.clone() });
                 }
             },
             Some(Err(error)) => error.to_string(),
@@ -226,6 +231,19 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn every_object_of_a_write_is_busy_until_it_ends() {
+        let client = gangway_apiserver::ApiServer::builder().build().client();
+        let mut lanes = Lanes::new(client, Arc::default(), 10.0, 10);
+        let targets = vec![Target::Job("j".into()), Target::Workload("w".into())];
+        let request = futures::future::ready(Ok(Answer::Nothing)).boxed();
+        lanes.send(Lane::Decisions, targets.clone(), Purpose::JobStep("j".into()), request);
+        assert!(targets.iter().all(|target| lanes.is_busy(target)));
+        let done = lanes.next().await;
+        assert!(done.is_some_and(|done| matches!(done.end, End::Landed(Answer::Nothing))));
+        assert!(!targets.iter().any(|target| lanes.is_busy(target)));
+    }
 
     #[test]
     fn the_rate_allows_a_burst_and_then_so_many_per_second() {

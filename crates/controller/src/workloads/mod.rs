@@ -2,10 +2,11 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `index.rs` |
+//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `objects.rs` |
 //! | what is a Job's Workload, and what does the Job need next? | `jobs/` |
+//! | when is the quota of a deleted Job free? | `pods_left.rs` |
 //! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
-//! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs` |
+//! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs`, `settings.rs` |
 //! | how many requests was that? | `counts.rs` |
 //! | what would the engine say of a cluster as it is now? | `snapshot.rs` |
 //!
@@ -15,10 +16,12 @@
 mod counts;
 mod diagnostics;
 mod events;
-mod index;
 mod jobs;
 mod lanes;
+mod objects;
+mod pods_left;
 mod requests;
+mod settings;
 mod shell;
 mod snapshot;
 mod unsupported;
@@ -30,6 +33,8 @@ use gangway_api::config::Configuration;
 use gangway_model::Clock;
 use kube::Client;
 use kube::runtime::watcher;
+
+use crate::index::Forbidden;
 
 pub use counts::{Counts, Lane, RequestCounts};
 pub use snapshot::{Explained, Snapshot};
@@ -65,6 +70,12 @@ pub enum Error {
     /// A watch ended, which watches never do.
     #[error("a watch ended by itself")]
     WatchEnded,
+}
+
+impl From<Forbidden> for Error {
+    fn from(Forbidden { what, source }: Forbidden) -> Self {
+        Self::Forbidden { what, source }
+    }
 }
 
 /// Admits workloads until the future is dropped.

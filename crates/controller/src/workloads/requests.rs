@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 
 use super::counts::Lane;
 use super::events::Note;
-use super::index::uid_of;
 use super::jobs::{self, Owned, Step, Surroundings};
-use super::lanes::{Answer, End, Purpose, Request, Target};
+use super::lanes::{Answer, End, Purpose, Refusal, Request, Target};
 use super::shell::{Retry, Shell, millis, object_name};
+use crate::index::uid_of;
 use crate::trouble::wait_after;
 
 impl Shell {
     /// Sends what a decision or report of the engine comes to now.
     pub(super) fn send_workload_write(&mut self, id: DecisionId, lane: Lane) {
         let write = self.engine.pending_write(id);
-        let uid = self.under_way.get(&id).map(|decision| decision.uid.clone());
+        let uid = self.under_way.get(&id).map(|sent| sent.decision.uid.clone());
         let object = uid.as_ref().and_then(|uid| self.workloads.get(uid));
         let (Some(write), Some(object)) = (write, object) else {
             self.under_way.remove(&id);
@@ -45,7 +45,7 @@ impl Shell {
             Ok(Answer::Workload(Box::new(object)))
         };
         let target = Target::Workload(uid_of(object.as_ref()));
-        self.lanes.send(lane, target, Purpose::Decision(id), request.boxed());
+        self.lanes.send(lane, vec![target], Purpose::Decision(id), request.boxed());
     }
 
     fn api<K>(&self, namespace: Option<String>) -> Api<K>
@@ -102,8 +102,9 @@ impl Shell {
         let uid = uid_of(job);
         let namespace = job.namespace();
         let workloads: Api<Workload> = self.api(namespace.clone());
-        let jobs: Api<Job> = self.api(namespace);
+        let jobs: Api<Job> = self.api(namespace.clone());
         let name = job.name_any();
+        let mut targets = vec![Target::Job(uid.clone())];
         let request: Request = match step {
             Step::Nothing => return,
             Step::Warn { reason, message } => return self.warn(job, reason, message),
@@ -123,11 +124,14 @@ impl Shell {
                     EventReason::UpdatedWorkload,
                     format!("Workload {name} follows the Job"),
                 );
+                let object = self.workloads.named(&namespace.unwrap_or_default(), &name);
+                targets.extend(object.map(|object| Target::Workload(uid_of(object.as_ref()))));
                 merge_patch(workloads, name, patch, |object| Answer::Workload(Box::new(object)))
             }
             Step::DeleteWorkload { name, uid } => {
                 let message = format!("Workload {name} does not describe the Job");
                 self.say_of_job(job, EventReason::DeletedWorkload, message);
+                targets.push(Target::Workload(uid.as_str().into()));
                 delete(workloads, name, uid)
             }
             Step::Start { patch, message } => {
@@ -141,7 +145,7 @@ impl Shell {
             }
             Step::Restore { patch } => json_patch(jobs, name, patch),
         };
-        self.lanes.send(Lane::Decisions, Target::Job(uid.clone()), Purpose::JobStep(uid), request);
+        self.lanes.send(Lane::Decisions, targets, Purpose::JobStep(uid), request);
     }
 
     fn say_of_job(&mut self, job: &Job, reason: EventReason, message: String) {
@@ -161,31 +165,52 @@ impl Shell {
     }
 
     /// Takes in how a step of a Job ended. One that did not land is planned anew after a while.
-    pub(super) fn job_step_written(&mut self, _target: &Target, job: Uid, end: End) {
+    pub(super) fn job_step_written(&mut self, job: Uid, end: End) {
         match end {
             End::Landed(answer) => {
                 self.troubled.remove(&job);
                 self.take_answer(answer);
                 self.dirty.insert(job);
             }
+            _ if self.jobs.get(&job).is_none() => {} // There is nothing left to try.
             End::Conflict | End::Refused(_) | End::Unknown => {
-                if let End::Refused(message) = &end {
-                    tracing::debug!(message, "a Job's write is refused; looking again");
-                }
                 let attempts = self.troubled.entry(job.clone()).or_insert(0);
                 let wait = wait_after(*attempts) / 2;
                 *attempts = attempts.saturating_add(1);
+                let attempts = *attempts;
+                if let End::Refused(refusal) = end {
+                    self.step_refused(&job, refusal, attempts);
+                }
                 let due = self.clock.now().plus_millis(millis(wait));
                 self.retries.insert((due, Retry::Job(job)));
             }
         }
     }
 
+    /// Says once per Job and cause that it cannot go on.
+    ///
+    /// A patch that tests a Job which has changed in the meantime is refused as invalid, and the next plan
+    /// starts from the Job as it is now: only what is still invalid then is worth a word.
+    fn step_refused(&mut self, uid: &Uid, refusal: Refusal, attempts: u32) {
+        const INVALID: u16 = 422;
+        const ATTEMPTS_BEFORE_INVALID_IS_SAID: u32 = 3;
+        let Refusal { code, message } = refusal;
+        if code == INVALID && attempts < ATTEMPTS_BEFORE_INVALID_IS_SAID {
+            return;
+        }
+        let Some(job) = self.jobs.get(uid).cloned() else { return };
+        if self.warned.get(uid) != Some(&message) {
+            let name = object_name(job.as_ref());
+            tracing::warn!(job = %name, code, message, "the API refuses what the Job needs; trying again until it works");
+        }
+        self.warn(&job, EventReason::WriteRefused, message);
+    }
+
     /// Sends what informs, as far as there is room for it.
     pub(super) fn send_diagnostics(&mut self, now: Timestamp) {
         while self.lanes.free_slots(Lane::Diagnostics) > 0 {
             if let Some(id) = self.diagnostics.next_report(now) {
-                let uid = self.under_way.get(&id).map(|decision| decision.uid.clone());
+                let uid = self.under_way.get(&id).map(|sent| sent.decision.uid.clone());
                 if uid.is_some_and(|uid| self.lanes.is_busy(&Target::Workload(uid))) {
                     self.diagnostics.report(id, now);
                 } else {
@@ -223,8 +248,8 @@ impl Shell {
             QueueRef::Local(name) => self.local_queue_write(name, now),
         };
         if let Some((target, request)) = write {
-            self.diagnostics.status_written(queue, now);
-            self.lanes.send(Lane::Diagnostics, target, Purpose::QueueStatus, request);
+            self.diagnostics.status_written(queue.clone(), now);
+            self.lanes.send(Lane::Diagnostics, vec![target], Purpose::QueueStatus(queue), request);
         }
     }
 
@@ -250,22 +275,6 @@ impl Shell {
         Some((Target::LocalQueue(uid_of(object)), request))
     }
 
-    /// A queue's status did not get through: it is due again like after any other change.
-    pub(super) fn queue_status_failed(&mut self, target: &Target) {
-        let queue = match target {
-            Target::ClusterQueue(uid) => {
-                self.cluster_queues.get(uid).map(|object| QueueRef::Cluster(object.name_any().into()))
-            }
-            Target::LocalQueue(uid) => {
-                self.local_queues.get(uid).map(|object| QueueRef::Local(object_name(object.as_ref())))
-            }
-            _ => None,
-        };
-        if let Some(queue) = queue {
-            self.diagnostics.queue_changed(queue, self.clock.now());
-        }
-    }
-
     fn send_note(&mut self, note: &Note, at: Timestamp) {
         self.notes += 1;
         let event = note.event(at, self.notes);
@@ -274,7 +283,7 @@ impl Shell {
             api.create(&PostParams::default(), &event).await?;
             Ok(Answer::Nothing)
         };
-        self.lanes.send(Lane::Diagnostics, Target::Event, Purpose::Note, request.boxed());
+        self.lanes.send(Lane::Diagnostics, Vec::new(), Purpose::Note, request.boxed());
     }
 }
 
@@ -315,4 +324,41 @@ where
         Ok(answer(object))
     }
     .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gangway_apiserver::ApiServer;
+    use gangway_model::ManualClock;
+
+    use super::*;
+    use crate::workloads::Options;
+
+    fn refused(code: u16, message: &str) -> End {
+        End::Refused(Refusal { code, message: message.to_owned() })
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_said_unless_the_job_may_just_have_changed() {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_seconds(1)));
+        let mut shell = Shell::new(ApiServer::builder().build().client(), clock, Options::default());
+        let uid = Uid::from("u");
+        let mut job = Job::default();
+        job.metadata.uid = Some("u".to_owned());
+        shell.jobs.take_answer(job);
+        let said = |shell: &Shell| shell.warned.get(&Uid::from("u")).cloned();
+        for _ in 0..2 {
+            shell.job_step_written(uid.clone(), refused(422, "a test failed"));
+            assert_eq!(said(&shell), None);
+        }
+        shell.job_step_written(uid.clone(), refused(422, "a test failed"));
+        assert_eq!(said(&shell).as_deref(), Some("a test failed"));
+        shell.job_step_written(uid.clone(), refused(403, "no rights"));
+        assert_eq!(said(&shell).as_deref(), Some("no rights"));
+        assert_eq!(shell.retries.len(), 4, "it is tried again every time");
+        shell.job_step_written("gone".into(), refused(403, "no rights"));
+        assert_eq!((shell.retries.len(), shell.warned.len(), shell.troubled.len()), (4, 1, 1));
+    }
 }

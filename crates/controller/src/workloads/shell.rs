@@ -20,11 +20,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::counts::{Lane, RequestCounts};
 use super::diagnostics::Diagnostics;
 use super::events::Note;
-use super::index::{Change, Index, uid_of, version_of};
 use super::jobs::{self, Classes};
-use super::lanes::{Answer, Done, End, Lanes, Purpose, Target};
+use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
+use super::objects::{Change, Objects, version_of};
+use super::pods_left::PodsLeft;
 use super::watches::{self, News};
 use super::{Error, Options, unsupported};
+use crate::index::uid_of;
 use crate::trouble::wait_after;
 
 /// The workload controller.
@@ -33,14 +35,15 @@ pub(super) struct Shell {
     pub(super) engine: Engine,
     news: BoxStream<'static, Vec<News>>,
     unsupported: BoxStream<'static, Note>,
-    pub(super) namespaces: Index<Namespace>,
-    pub(super) flavors: Index<ResourceFlavor>,
-    pub(super) cluster_queues: Index<ClusterQueue>,
-    pub(super) local_queues: Index<LocalQueue>,
-    workload_classes: Index<WorkloadPriorityClass>,
-    pod_classes: Index<PriorityClass>,
-    pub(super) workloads: Index<Workload>,
-    pub(super) jobs: Index<Job>,
+    pub(super) namespaces: Objects<Namespace>,
+    pub(super) flavors: Objects<ResourceFlavor>,
+    pub(super) cluster_queues: Objects<ClusterQueue>,
+    pub(super) local_queues: Objects<LocalQueue>,
+    workload_classes: Objects<WorkloadPriorityClass>,
+    pod_classes: Objects<PriorityClass>,
+    pub(super) workloads: Objects<Workload>,
+    pub(super) jobs: Objects<Job>,
+    pods_left: PodsLeft,
     pub(super) classes: Classes,
     /// The Workloads that a Job owns.
     pub(super) owned: FxHashMap<Uid, BTreeSet<Uid>>,
@@ -49,7 +52,7 @@ pub(super) struct Shell {
     /// Decisions that wait for their object or for room in their lane.
     decided: VecDeque<Decision>,
     /// Decisions under way or waiting, for what is said when they land.
-    pub(super) under_way: FxHashMap<DecisionId, Decision>,
+    pub(super) under_way: FxHashMap<DecisionId, UnderWay>,
     /// Jobs to look at.
     pub(super) dirty: BTreeSet<Uid>,
     /// Jobs whose last write did not land, with the number of attempts.
@@ -63,6 +66,13 @@ pub(super) struct Shell {
     managed: LabelSelector,
     synced: bool,
     pub(super) notes: u64,
+}
+
+/// A decision or report that has not landed.
+pub(super) struct UnderWay {
+    pub(super) decision: Decision,
+    /// How often it was sent without anybody knowing how that ended.
+    attempts: u32,
 }
 
 /// Something to try again.
@@ -81,14 +91,15 @@ impl Shell {
             engine: Engine::new(),
             news: watches::watch(&client),
             unsupported: unsupported::watch(&client),
-            namespaces: Index::new("watching namespaces"),
-            flavors: Index::new("watching ResourceFlavors"),
-            cluster_queues: Index::new("watching ClusterQueues"),
-            local_queues: Index::new("watching LocalQueues"),
-            workload_classes: Index::new("watching WorkloadPriorityClasses"),
-            pod_classes: Index::new("watching PriorityClasses"),
-            workloads: Index::new("watching Workloads"),
-            jobs: Index::new("watching Jobs"),
+            namespaces: Objects::new("watching namespaces"),
+            flavors: Objects::new("watching ResourceFlavors"),
+            cluster_queues: Objects::new("watching ClusterQueues"),
+            local_queues: Objects::new("watching LocalQueues"),
+            workload_classes: Objects::new("watching WorkloadPriorityClasses"),
+            pod_classes: Objects::new("watching PriorityClasses"),
+            workloads: Objects::new("watching Workloads"),
+            jobs: Objects::new("watching Jobs"),
+            pods_left: PodsLeft::new(),
             classes: Classes::default(),
             owned: FxHashMap::default(),
             lanes: Lanes::new(client, Arc::clone(&counts), config.requests_per_second, config.request_burst),
@@ -168,6 +179,11 @@ impl Shell {
                     self.job_changed(change);
                 }
             }
+            News::Pod(item) => {
+                for event in self.pods_left.take(*item)? {
+                    self.apply(event);
+                }
+            }
         }
         Ok(())
     }
@@ -189,7 +205,11 @@ impl Shell {
 
     fn flavor_changed(&mut self, change: Change<ResourceFlavor>) {
         let event = match change {
-            Change::Applied(object) => Event::Flavor(records::flavor(&object).record),
+            Change::Applied(object) => {
+                let read = records::flavor(&object);
+                self.say_unsupported(object.as_ref(), &read.unsupported);
+                Event::Flavor(read.record)
+            }
             Change::Gone(object) => Event::FlavorGone(object.name_any().into()),
         };
         self.apply(event);
@@ -199,7 +219,11 @@ impl Shell {
 
     fn cluster_queue_changed(&mut self, change: Change<ClusterQueue>) {
         let event = match change {
-            Change::Applied(object) => Event::ClusterQueue(Box::new(records::cluster_queue(&object).record)),
+            Change::Applied(object) => {
+                let read = records::cluster_queue(&object);
+                self.say_unsupported(object.as_ref(), &read.unsupported);
+                Event::ClusterQueue(Box::new(read.record))
+            }
             Change::Gone(object) => {
                 self.diagnostics.queue_gone(&QueueRef::Cluster(object.name_any().into()));
                 Event::ClusterQueueGone(object.name_any().into())
@@ -210,7 +234,11 @@ impl Shell {
 
     fn local_queue_changed(&mut self, change: Change<LocalQueue>) {
         let event = match change {
-            Change::Applied(object) => Event::LocalQueue(records::local_queue(&object).record),
+            Change::Applied(object) => {
+                let read = records::local_queue(&object);
+                self.say_unsupported(object.as_ref(), &read.unsupported);
+                Event::LocalQueue(read.record)
+            }
             Change::Gone(object) => {
                 let name = object_name(object.as_ref());
                 self.diagnostics.queue_gone(&QueueRef::Local(name.clone()));
@@ -254,6 +282,7 @@ impl Shell {
                 if read.repaired {
                     self.counts.repairs();
                 }
+                self.say_unsupported(object.as_ref(), &read.unsupported);
                 if let Some(owner) = &read.record.owner {
                     self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
                     self.dirty.insert(owner.clone());
@@ -272,6 +301,7 @@ impl Shell {
                     }
                     self.dirty.insert(owner);
                 }
+                self.warned.remove(&uid);
                 self.apply(Event::WorkloadGone(uid));
             }
         }
@@ -310,7 +340,8 @@ impl Shell {
                 && self.workload_classes.is_complete()
                 && self.pod_classes.is_complete()
                 && self.workloads.is_complete()
-                && self.jobs.is_complete();
+                && self.jobs.is_complete()
+                && self.pods_left.is_complete();
             if !self.synced {
                 return;
             }
@@ -345,7 +376,7 @@ impl Shell {
         } else {
             self.decided.push_back(decision.clone());
         }
-        self.under_way.insert(decision.id, decision);
+        self.under_way.insert(decision.id, UnderWay { decision, attempts: 0 });
     }
 
     /// Sends the decisions whose object is free.
@@ -372,8 +403,11 @@ impl Shell {
                     self.dirty.insert(uid);
                 }
                 Some((_, Retry::Decision(id))) => {
-                    if let Some(decision) = self.under_way.get(&id) {
-                        self.decided.push_back(decision.clone());
+                    let Some(sent) = self.under_way.get(&id) else { continue };
+                    if sent.decision.action.is_diagnostic() {
+                        self.diagnostics.report(id, now);
+                    } else {
+                        self.decided.push_back(sent.decision.clone());
                     }
                 }
                 None => break,
@@ -383,14 +417,17 @@ impl Shell {
 
     /// Takes in how a write ended.
     fn written(&mut self, done: Done) {
-        let Done { target, purpose, end } = done;
+        let Done { purpose, end } = done;
         match purpose {
             Purpose::Decision(id) => self.decision_written(id, end),
-            Purpose::JobStep(job) => self.job_step_written(&target, job, end),
-            Purpose::QueueStatus => match end {
+            Purpose::JobStep(job) => self.job_step_written(job, end),
+            Purpose::QueueStatus(queue) => match end {
                 End::Landed(answer) => self.take_answer(answer),
-                End::Conflict | End::Unknown => self.queue_status_failed(&target),
-                End::Refused(message) => tracing::warn!(message, "the API refuses a queue's status"),
+                // Due again like after any other change.
+                End::Conflict | End::Unknown => self.diagnostics.queue_changed(queue, self.clock.now()),
+                End::Refused(Refusal { message, .. }) => {
+                    tracing::warn!(message, "the API refuses a queue's status");
+                }
             },
             Purpose::Note => {}
         }
@@ -403,16 +440,20 @@ impl Shell {
                 let Answer::Workload(object) = answer else { return };
                 let outcome = Outcome::Landed(version_of(object.as_ref()));
                 self.engine.apply(Event::Outcome(id, outcome), now);
-                if let Some(decision) = self.under_way.remove(&id) {
-                    self.say_landed(&decision, &object);
+                if let Some(sent) = self.under_way.remove(&id) {
+                    self.say_landed(&sent.decision, &object);
                 }
                 self.take_answer(Answer::Workload(object));
                 return;
             }
             End::Conflict => Outcome::Conflict,
-            End::Refused(message) => Outcome::Rejected(message),
+            End::Refused(refusal) => Outcome::Rejected(refusal.message),
             End::Unknown => {
-                self.retries.insert((now.plus_millis(millis(wait_after(0))), Retry::Decision(id)));
+                if let Some(sent) = self.under_way.get_mut(&id) {
+                    let due = now.plus_millis(millis(wait_after(sent.attempts)));
+                    sent.attempts = sent.attempts.saturating_add(1);
+                    self.retries.insert((due, Retry::Decision(id)));
+                }
                 self.engine.apply(Event::Outcome(id, Outcome::Unknown), now);
                 return;
             }
@@ -425,22 +466,22 @@ impl Shell {
     pub(super) fn take_answer(&mut self, answer: Answer) {
         match answer {
             Answer::Workload(object) => {
-                if let Some(change) = self.workloads.apply(*object) {
+                if let Some(change) = self.workloads.take_answer(*object) {
                     self.workload_changed(change);
                 }
             }
             Answer::Job(object) => {
-                if let Some(change) = self.jobs.apply(*object) {
+                if let Some(change) = self.jobs.take_answer(*object) {
                     self.job_changed(change);
                 }
             }
             Answer::ClusterQueue(object) => {
-                if let Some(change) = self.cluster_queues.apply(*object) {
+                if let Some(change) = self.cluster_queues.take_answer(*object) {
                     self.cluster_queue_changed(change);
                 }
             }
             Answer::LocalQueue(object) => {
-                if let Some(change) = self.local_queues.apply(*object) {
+                if let Some(change) = self.local_queues.take_answer(*object) {
                     self.local_queue_changed(change);
                 }
             }

@@ -15,8 +15,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::Error;
-use super::index::uid_of;
 use super::jobs;
+use crate::index::uid_of;
 
 /// A cluster at one moment, as the engine sees it.
 pub struct Snapshot {

@@ -3,6 +3,7 @@
 use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, stream};
 use gangway_api::names;
+use gangway_model::Uid;
 use gangway_model::reasons::EventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{ApiResource, PartialObjectMeta};
@@ -10,12 +11,14 @@ use kube::core::DynamicObject;
 use kube::discovery::Discovery;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
+use rustc_hash::FxHashSet;
 
 use super::events::Note;
-use crate::trouble::Waits;
+use crate::index::{Forbidden, Index, Seen, uid_of};
+use crate::trouble::{Trouble, Waits};
 
 /// Kinds that other systems queue: group and kind.
-const KINDS: [(&str, &str); 14] = [
+const KINDS: [(&str, &str); 17] = [
     ("", "Pod"),
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -27,6 +30,9 @@ const KINDS: [(&str, &str); 14] = [
     ("kubeflow.org", "MPIJob"),
     ("kubeflow.org", "PyTorchJob"),
     ("kubeflow.org", "TFJob"),
+    ("kubeflow.org", "PaddleJob"),
+    ("kubeflow.org", "XGBoostJob"),
+    ("kubeflow.org", "JAXJob"),
     ("trainer.kubeflow.org", "TrainJob"),
     ("workload.codeflare.dev", "AppWrapper"),
     ("sparkoperator.k8s.io", "SparkApplication"),
@@ -45,13 +51,16 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Note> {
 async fn served(client: &Client) -> Vec<ApiResource> {
     let mut groups: Vec<&str> = KINDS.iter().map(|(group, _)| *group).collect();
     groups.dedup();
-    let discovery = match Discovery::new(client.clone()).filter(&groups).run().await {
-        Ok(discovery) => discovery,
-        Err(error) => {
-            tracing::warn!(%error, "cannot ask the API for its kinds; unsupported kinds with a queue name are not told");
-            return Vec::new();
+    let mut trouble = Trouble::with("asking the API for its kinds");
+    let mut waits = Waits::default();
+    let discovery = loop {
+        match Discovery::new(client.clone()).filter(&groups).run().await {
+            Ok(discovery) => break discovery,
+            Err(error) => trouble.failed(&error),
         }
+        tokio::time::sleep(waits.next().unwrap_or_default()).await;
     };
+    trouble.worked();
     let mut found = Vec::new();
     for group in discovery.groups() {
         for (kind, _) in group.recommended_resources() {
@@ -66,23 +75,57 @@ async fn served(client: &Client) -> Vec<ApiResource> {
 fn watch_kind(client: &Client, kind: ApiResource) -> BoxStream<'static, Note> {
     let api: Api<Metadata> = Api::all_with(client.clone(), &kind);
     let config = watcher::Config::default().labels(names::QUEUE_NAME_LABEL);
-    watcher(api, config)
-        .backoff(Waits::default())
-        .filter_map(move |event| {
-            let note = event.ok().and_then(applied).and_then(|object| note(&kind, &object));
-            std::future::ready(note)
-        })
-        .boxed()
+    let mut told = Told::new(kind);
+    let watch = watcher(api, config).backoff(Waits::default());
+    watch.flat_map(move |item| stream::iter(told.take(item))).boxed()
 }
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-fn applied(event: watcher::Event<Metadata>) -> Option<Metadata> {
-    match event {
-        watcher::Event::InitApply(object) => Some(object),
-        // Told when it appears, not at each change: an object of generation 1 has just been created.
-        watcher::Event::Apply(object) if object.metadata.generation.unwrap_or(1) == 1 => Some(object),
-        _ => None,
+/// The objects of one kind that were told, so that each is told once and not again at every list.
+struct Told {
+    kind: ApiResource,
+    index: Index<Uid>,
+    told: FxHashSet<Uid>,
+    forbidden: Trouble,
+}
+
+impl Told {
+    fn new(kind: ApiResource) -> Self {
+        const WATCHING: &str = "watching for kinds that are not supported";
+        Self {
+            kind,
+            index: Index::new(WATCHING),
+            told: FxHashSet::default(),
+            forbidden: Trouble::with(WATCHING),
+        }
+    }
+
+    /// What is to be said after an item of the watch. Rights that are missing may be given later.
+    fn take(&mut self, item: Result<watcher::Event<Metadata>, watcher::Error>) -> Vec<Note> {
+        let seen = match self.index.take(item, uid_of) {
+            Ok(seen) => seen,
+            Err(Forbidden { source, .. }) => {
+                self.forbidden.failed(&source);
+                return Vec::new();
+            }
+        };
+        let mut notes = Vec::new();
+        for seen in seen {
+            match seen {
+                Seen::Applied(object) => {
+                    if let Some(note) = note(&self.kind, &object)
+                        && self.told.insert(uid_of(&object))
+                    {
+                        notes.push(note);
+                    }
+                }
+                Seen::Gone(uid) => {
+                    self.told.remove(&uid);
+                }
+            }
+        }
+        notes
     }
 }
 
@@ -107,4 +150,33 @@ fn note(kind: &ApiResource, object: &Metadata) -> Option<Note> {
             kind.kind
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::PartialObjectMetaExt;
+    use kube::core::{GroupVersionKind, ObjectMeta};
+    use watcher::Event as Watch;
+
+    use super::*;
+
+    fn object(uid: &str) -> Metadata {
+        let metadata = ObjectMeta { uid: Some(uid.to_owned()), ..ObjectMeta::default() };
+        metadata.into_response_partial()
+    }
+
+    #[test]
+    fn an_object_is_told_once() {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayJob"));
+        let mut told = Told::new(kind);
+        assert_eq!(told.take(Ok(Watch::InitApply(object("a")))).len(), 1);
+        assert_eq!(told.take(Ok(Watch::InitDone)).len(), 0);
+        assert_eq!(told.take(Ok(Watch::Apply(object("a")))).len(), 0, "it only changed");
+        told.take(Ok(Watch::Init));
+        assert_eq!(told.take(Ok(Watch::InitApply(object("a")))).len(), 0, "listed again");
+        assert_eq!(told.take(Ok(Watch::InitApply(object("b")))).len(), 1, "new since the last list");
+        told.take(Ok(Watch::InitDone));
+        told.take(Ok(Watch::Delete(object("a"))));
+        assert_eq!(told.told.len(), 1, "forgotten when it is gone");
+    }
 }

@@ -5,9 +5,11 @@ use std::fmt::Debug;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, stream};
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::names;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
@@ -27,6 +29,8 @@ pub(super) enum News {
     PriorityClass(Item<PriorityClass>),
     Workload(Item<Workload>),
     Job(Item<Job>),
+    /// Pods that a start has marked; only their metadata is wanted.
+    Pod(Item<PartialObjectMeta<Pod>>),
 }
 
 /// Items that are there already are taken together, so that a burst is decided on once.
@@ -43,6 +47,8 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<News>> {
     all.push(watch_kind(client, News::PriorityClass));
     all.push(watch_kind(client, News::Workload));
     all.push(watch_kind(client, News::Job));
+    let started = watcher::Config::default().labels(names::POD_SET_LABEL);
+    all.push(watch_selected(client, started, News::Pod));
     all.ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
 }
 
@@ -50,7 +56,18 @@ fn watch_kind<K>(client: &Client, news: fn(Item<K>) -> News) -> BoxStream<'stati
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let watch = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
+    watch_selected(client, watcher::Config::default(), news)
+}
+
+fn watch_selected<K>(
+    client: &Client,
+    which: watcher::Config,
+    news: fn(Item<K>) -> News,
+) -> BoxStream<'static, News>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let watch = watcher(Api::<K>::all(client.clone()), which);
     watch.backoff(Waits::default()).map(move |item| news(Box::new(item.map(without_managed_fields)))).boxed()
 }
 

@@ -3,3 +3,4 @@
 mod connection;
 mod pods;
 mod workloads;
+mod world;

@@ -1,233 +1,129 @@
 //! Workloads through the API: nothing is lost and nothing is admitted twice, whatever happens on the way.
 //!
-//! Time is paused: waits cost nothing, and what never happens is noticed after a minute of virtual time.
+//! Time is paused: waits cost nothing, and what never happens is noticed after two minutes of virtual time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt};
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
-use gangway_apiserver::{ApiServer, controllers};
-use gangway_controller::workloads::{Counts, Explained, Options, RequestCounts, Snapshot, run};
-use gangway_model::Clock;
+use gangway_api::kueue::Workload;
+use gangway_apiserver::ApiServer;
+use gangway_controller::workloads::{Counts, Explained, Snapshot};
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Event, PodSpec, PodTemplateSpec};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::client::Body;
-use kube::runtime::wait::await_condition;
-use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use kube::{Api, ResourceExt};
+use serde_json::json;
 
-use crate::connection::{Connection, Fault, TokioClock};
-
-/// Longer than any wait of the controller.
-const PATIENCE: Duration = Duration::from_secs(120);
-const JOBS: usize = 3;
-
-/// An API with a quota of one cpu, and what watches over it.
-struct World {
-    server: ApiServer,
-    clock: Arc<dyn Clock>,
-    counts: Arc<RequestCounts>,
-}
-
-impl World {
-    async fn new() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
-        let server = ApiServer::builder().seed(1).clock(Arc::clone(&clock)).build();
-        let world = Self { server, clock, counts: Arc::default() };
-        let client = world.server.client();
-        let crds: Api<_> = Api::all(client.clone());
-        for crd in gangway_api::crds() {
-            crds.create(&PostParams::default(), &crd).await.expect("a CRD");
-        }
-        let flavor: Api<ResourceFlavor> = Api::all(client.clone());
-        create(&flavor, json!({"metadata": {"name": "default"}, "spec": {}})).await;
-        let queues: Api<ClusterQueue> = Api::all(client.clone());
-        let quota = json!({"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]});
-        let group = json!({"coveredResources": ["cpu"], "flavors": [quota]});
-        let spec = json!({"namespaceSelector": {}, "resourceGroups": [group]});
-        create(&queues, json!({"metadata": {"name": "cq"}, "spec": spec})).await;
-        let queues: Api<LocalQueue> = Api::default_namespaced(client);
-        create(&queues, json!({"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}})).await;
-        world
-    }
-
-    fn controller(&self, client: Client) -> impl Future<Output = ()> + use<> {
-        let options = Options { counts: Arc::clone(&self.counts), ..Options::default() };
-        run(client, Arc::clone(&self.clock), options).map(|ended| panic!("the controller ended: {ended:?}"))
-    }
-
-    fn counts(&self) -> Counts {
-        self.counts.snapshot()
-    }
-
-    fn jobs(&self) -> Api<Job> {
-        Api::default_namespaced(self.server.client())
-    }
-
-    fn workloads(&self) -> Api<Workload> {
-        Api::default_namespaced(self.server.client())
-    }
-
-    async fn submit(&self, name: &str) {
-        let container = json!({"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}});
-        let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-        let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
-        let job = json!({
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"suspend": true, "template": template},
-        });
-        create(&self.jobs(), job).await;
-    }
-
-    async fn complete(&self, name: &str) {
-        let is_complete = |job: Option<&Job>| {
-            let conditions = job.and_then(|job| job.status.as_ref()?.conditions.as_ref());
-            conditions.is_some_and(|list| list.iter().any(|c| c.type_ == "Complete" && c.status == "True"))
-        };
-        let reached = tokio::time::timeout(PATIENCE, await_condition(self.jobs(), name, is_complete)).await;
-        reached.unwrap_or_else(|_| panic!("Job {name} does not complete")).expect("a watch");
-    }
-
-    /// Waits until the Workload of every Job says that it has finished.
-    async fn all_finished(&self) {
-        let stream = watcher(self.workloads(), watcher::Config::default()).applied_objects();
-        let mut stream = std::pin::pin!(stream);
-        let mut finished = BTreeSet::new();
-        let wait = async {
-            while finished.len() < JOBS {
-                let workload = stream.try_next().await.expect("a watch").expect("no end");
-                if condition(&workload, "Finished").is_some() {
-                    finished.insert(workload.name_any());
-                }
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.expect("every Workload finishes");
-    }
-
-    /// What a cluster brings: the Job controller, garbage collection, and kubelets whose pods succeed at once.
-    async fn cluster(&self) {
-        let client = self.server.client();
-        let jobs = controllers::jobs::run(client.clone(), Arc::clone(&self.clock));
-        let garbage = controllers::garbage::run(client.clone());
-        futures::join!(jobs, garbage, kubelet(Api::default_namespaced(client)));
-    }
-}
-
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Clone + std::fmt::Debug + serde::Serialize + DeserializeOwned,
-{
-    let object: K = serde_json::from_value(object).expect("an object of its kind");
-    api.create(&PostParams::default(), &object).await.expect("it is created");
-}
-
-async fn kubelet(pods: Api<Pod>) {
-    let stream = watcher(pods.clone(), watcher::Config::default()).applied_objects();
-    let mut stream = std::pin::pin!(stream);
-    while let Some(Ok(pod)) = stream.next().await {
-        if pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending") {
-            let done = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-            let _gone_meanwhile = pods.patch_status(&pod.name_any(), &PatchParams::default(), &done).await;
-        }
-    }
-}
-
-fn condition<'w>(workload: &'w Workload, kind: &str) -> Option<&'w str> {
-    let conditions = &workload.status.as_ref()?.conditions;
-    conditions.iter().find(|c| c.type_ == kind && c.status == "True").map(|c| c.reason.as_str())
-}
-
-/// What was ever seen of the world, from its objects alone.
-#[derive(Default)]
-struct Seen {
-    /// The pods that ever were.
-    pods: BTreeSet<String>,
-    /// Pods that have not finished.
-    running: BTreeSet<String>,
-    most_running: usize,
-    /// How often each Workload went from no quota to quota.
-    reservations: BTreeMap<String, usize>,
-    holding: BTreeSet<String>,
-    most_holding: usize,
-}
-
-impl Seen {
-    async fn watch(&mut self, client: Client) {
-        enum Item {
-            Pod(Box<watcher::Event<Pod>>),
-            Workload(Box<watcher::Event<Workload>>),
-        }
-        let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default());
-        let workloads = watcher(Api::<Workload>::all(client), watcher::Config::default());
-        let pods = pods.map_ok(|event| Item::Pod(Box::new(event))).boxed();
-        let workloads = workloads.map_ok(|event| Item::Workload(Box::new(event))).boxed();
-        let mut all = futures::stream::select(pods, workloads);
-        while let Some(Ok(item)) = all.next().await {
-            match item {
-                Item::Pod(event) => self.pod(*event),
-                Item::Workload(event) => self.workload(*event),
-            }
-        }
-    }
-
-    fn pod(&mut self, event: watcher::Event<Pod>) {
-        match event {
-            watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
-                let phase = pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
-                self.pods.insert(pod.name_any());
-                if phase == "Succeeded" {
-                    self.running.remove(&pod.name_any());
-                } else {
-                    self.running.insert(pod.name_any());
-                }
-            }
-            watcher::Event::Delete(pod) => {
-                self.running.remove(&pod.name_any());
-            }
-            _ => {}
-        }
-        self.most_running = self.most_running.max(self.running.len());
-    }
-
-    fn workload(&mut self, event: watcher::Event<Workload>) {
-        let (watcher::Event::Apply(workload) | watcher::Event::InitApply(workload)) = event else { return };
-        let holds =
-            condition(&workload, "QuotaReserved").is_some() && condition(&workload, "Finished").is_none();
-        if !holds {
-            self.holding.remove(&workload.name_any());
-        } else if self.holding.insert(workload.name_any()) {
-            *self.reservations.entry(workload.name_any()).or_default() += 1;
-        }
-        self.most_holding = self.most_holding.max(self.holding.len());
-    }
-}
+use crate::connection::{Connection, Fault};
+use crate::world::{Seen, World, condition, create, until};
 
 fn is_write(request: &Request<Body>) -> bool {
     *request.method() != Method::GET && !request.uri().path().contains("/events")
 }
 
-fn names() -> impl Iterator<Item = String> {
-    (0..JOBS).map(|i| format!("j{i}"))
+/// What happens to Jobs on their way through a quota of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Plot {
+    /// Nothing: they run one after the other.
+    Plain,
+    /// While one runs, the ClusterQueue is drained, and resumed when all stand still.
+    Drain,
+    /// While one runs, another that waits is changed to ask for half as much.
+    Change,
 }
 
-/// Three Jobs through a quota of one, with a controller that ends at the fault and is started again.
+impl Plot {
+    fn jobs(self) -> usize {
+        match self {
+            Self::Plain => 3,
+            Self::Drain | Self::Change => 2,
+        }
+    }
+
+    /// How many Jobs run a second time.
+    fn second_runs(self) -> usize {
+        usize::from(self == Self::Drain)
+    }
+
+    async fn play(self, world: &World, submitted: &[Job]) {
+        match self {
+            Self::Plain => {}
+            Self::Drain => drain(world, submitted).await,
+            Self::Change => change(world, submitted).await,
+        }
+        world.let_pods_finish();
+        world.complete(self.jobs()).await;
+    }
+}
+
+fn template(job: &Job) -> Option<&PodTemplateSpec> {
+    job.spec.as_ref().map(|spec| &spec.template)
+}
+
+fn is_suspended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
+}
+
+/// The pods that a Job asks for, without the labels that tell one Job's from another's.
+fn pod_spec(job: &Job) -> Option<&PodSpec> {
+    job.spec.as_ref()?.template.spec.as_ref()
+}
+
+async fn drain(world: &World, submitted: &[Job]) {
+    world.a_pod_runs().await;
+    let before = world.jobs().list(&ListParams::default()).await.expect("a list").items;
+    let is_injected = |job: &&Job| !submitted.iter().any(|old| pod_spec(old) == pod_spec(job));
+    assert_eq!(before.iter().filter(is_injected).count(), 1, "the Job that runs has its flavor's labels");
+    world.set_stop_policy("HoldAndDrain").await;
+    let holds = |workload: &Workload| condition(workload, "QuotaReserved").is_some();
+    let is_as_submitted = |jobs: &BTreeMap<String, Job>| {
+        submitted.iter().all(|old| {
+            let job = jobs.get(&old.name_any());
+            job.is_some_and(|job| is_suspended(job) && template(job) == template(old))
+        })
+    };
+    until("every Job is as it was", world.jobs(), is_as_submitted).await;
+    until("no pod is left", world.pods(), BTreeMap::is_empty).await;
+    until("nothing holds quota", world.workloads(), |all| !all.values().any(holds)).await;
+    world.set_stop_policy("None").await;
+}
+
+async fn change(world: &World, submitted: &[Job]) {
+    world.a_pod_runs().await;
+    until("every Job has a Workload", world.workloads(), |all| all.len() == submitted.len()).await;
+    let jobs = world.jobs().list(&ListParams::default()).await.expect("a list").items;
+    let waiting = jobs.iter().find(|job| is_suspended(job)).expect("one waits").name_any();
+    let path = "/spec/template/spec/containers/0/resources/requests/cpu";
+    let patch = serde_json::from_value(json!([{"op": "replace", "path": path, "value": "500m"}]));
+    let patch = Patch::Json::<()>(patch.expect("a patch"));
+    world.jobs().patch(&waiting, &PatchParams::default(), &patch).await.expect("a changed Job");
+    let asks_for_half = |workload: &Workload| {
+        let spec = serde_json::to_value(&workload.spec).expect("a spec");
+        let requests = &spec["podSets"][0]["template"]["spec"]["containers"][0]["resources"]["requests"];
+        requests["cpu"] == "500m"
+    };
+    let one = |all: &BTreeMap<String, Workload>| all.values().filter(|w| asks_for_half(w)).count() == 1;
+    until("a Workload follows its Job", world.workloads(), one).await;
+}
+
+/// Jobs through a quota of one, with a controller that ends at the fault and is started again.
 fn story(
+    plot: Plot,
     fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static,
 ) -> LocalBoxFuture<'static, (Counts, usize)> {
-    tell(fault_of).boxed_local()
+    tell(plot, fault_of).boxed_local()
 }
 
-async fn tell(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Counts, usize) {
+async fn tell(plot: Plot, fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Counts, usize) {
     let world = World::new().await;
-    for name in names() {
-        world.submit(&name).await;
+    let mut submitted = Vec::new();
+    for name in names(plot.jobs()) {
+        submitted.push(world.submit(&name).await);
     }
     let mut seen = Seen::default();
     let first = Connection::new(&world.server, is_write, fault_of);
@@ -235,38 +131,52 @@ async fn tell(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Cou
         tokio::select! {
             () = world.controller(first.client()) => {}
             () = first.cut.notified() => {}
-            () = world.all_finished() => return,
         }
-        tokio::select! {
-            () = world.controller(world.server.client()) => {}
-            () = world.all_finished() => {}
-        }
+        world.controller(world.server.client()).await;
     };
-    let ends = async {
-        for name in names() {
-            world.complete(&name).await;
-        }
+    let end = async {
+        plot.play(&world, &submitted).await;
+        world.finished(plot.jobs()).await;
     };
     tokio::select! {
         () = world.cluster() => panic!("the cluster ended"),
         () = seen.watch(world.server.client()) => panic!("the watch ended"),
-        _ = futures::future::join(life, ends) => {}
+        () = life => panic!("the controller ended"),
+        () = end => {}
     }
-    assert_eq!(seen.pods.len(), JOBS, "every Job ran once: {:?}", seen.pods);
+    check(plot, &world, &seen).await;
+    (world.counts(), first.counted())
+}
+
+async fn check(plot: Plot, world: &World, seen: &Seen) {
+    let runs = plot.jobs() + plot.second_runs();
+    assert_eq!(seen.pods.len(), runs, "every Job ran as often as it should: {:?}", seen.pods);
     assert!(seen.most_running <= 1, "the quota was exceeded by pods");
     assert!(seen.most_holding <= 1, "the quota was exceeded by reservations");
-    assert_eq!(seen.reservations.len(), JOBS, "{:?}", seen.reservations);
-    assert!(seen.reservations.values().all(|times| *times == 1), "admitted twice: {:?}", seen.reservations);
+    assert_eq!(seen.reservations.len(), plot.jobs(), "{:?}", seen.reservations);
+    let admissions: usize = seen.reservations.values().sum();
+    assert_eq!(admissions, runs, "admitted too often: {:?}", seen.reservations);
     let workloads = world.workloads().list(&ListParams::default()).await.expect("a list");
-    assert_eq!(workloads.items.len(), JOBS);
-    (world.counts(), first.counted())
+    assert_eq!(workloads.items.len(), plot.jobs());
+    let pods = world.pods().list(&ListParams::default()).await.expect("a list").items;
+    let half = pods.iter().filter(|pod| {
+        let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+        let requests = container.and_then(|c| c.resources.as_ref()?.requests.as_ref());
+        requests.is_some_and(|requests| requests.get("cpu").is_some_and(|cpu| cpu.0 == "500m"))
+    });
+    assert_eq!(half.count(), usize::from(plot == Plot::Change), "a changed Job runs as it was changed");
+}
+
+fn names(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|i| format!("j{i}"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_jobs_life_takes_four_decisions() {
-    let (counts, _) = story(|_| Fault::None).await;
-    assert_eq!(counts.decisions, 4 * JOBS as u64, "{counts:?}");
-    assert!(counts.diagnostics <= 3 * JOBS as u64 + 2, "{counts:?}");
+    let (counts, _) = story(Plot::Plain, |_| Fault::None).await;
+    let jobs = Plot::Plain.jobs() as u64;
+    assert_eq!(counts.decisions, 4 * jobs, "{counts:?}");
+    assert!(counts.diagnostics <= 3 * jobs + 2, "{counts:?}");
     assert_eq!(
         (counts.conflicts, counts.rejected, counts.retried, counts.repairs),
         (0, 0, 0, 0),
@@ -275,33 +185,106 @@ async fn a_jobs_life_takes_four_decisions() {
 }
 
 /// The controller is dropped before, and in another life right after, its nth write reaches the API.
-#[tokio::test(start_paused = true)]
-async fn a_controller_dropped_at_any_write_loses_nothing_and_admits_nothing_twice() {
-    let (_, writes) = story(|_| Fault::None).await;
-    assert!(writes >= 4 * JOBS, "{writes} writes");
+async fn cut_off_at_every_write(plot: Plot) {
+    let (_, writes) = story(plot, |_| Fault::None).await;
+    assert!(writes >= 4 * plot.jobs(), "{writes} writes");
     for nth in 0..writes {
         for fault in [Fault::CutOff, Fault::CutOffAfter] {
             println!("write {nth}: {fault:?}"); // shown only if it fails
-            story(move |n| if n >= nth { fault } else { Fault::None }).await;
+            story(plot, move |n| if n >= nth { fault } else { Fault::None }).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_controller_dropped_at_any_write_loses_nothing_and_admits_nothing_twice() {
+    cut_off_at_every_write(Plot::Plain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_queue_stands_still_and_goes_on_whenever_the_controller_is_dropped() {
+    cut_off_at_every_write(Plot::Drain).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_job_runs_as_changed_whenever_the_controller_is_dropped() {
+    cut_off_at_every_write(Plot::Change).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn lost_requests_and_lost_answers_are_found_out() {
-    let (counts, _) = story(|n| match n % 5 {
-        1 => Fault::Lost,
-        3 => Fault::AnswerLost,
-        _ => Fault::None,
-    })
-    .await;
-    assert!(counts.retried > 0, "{counts:?}");
+    for plot in [Plot::Plain, Plot::Drain, Plot::Change] {
+        let (counts, _) = story(plot, |n| match n % 5 {
+            1 => Fault::Lost,
+            3 => Fault::AnswerLost,
+            _ => Fault::None,
+        })
+        .await;
+        assert!(counts.retried > 0, "{plot:?}: {counts:?}");
+    }
+}
+
+fn is_discovery(request: &Request<Body>) -> bool {
+    matches!(request.uri().path(), "/api" | "/apis")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_queue_name_is_told_even_if_the_api_does_not_answer_at_first() {
+    let world = World::new().await;
+    let pod = json!({
+        "metadata": {"name": "alone", "labels": {"kueue.x-k8s.io/queue-name": "lq"}},
+        "spec": {"containers": [{"name": "main", "image": "host"}]},
+    });
+    create(&world.pods(), pod).await;
+    let slow =
+        Connection::new(&world.server, is_discovery, |n| if n < 3 { Fault::Lost } else { Fault::None });
+    let events: Api<Event> = Api::default_namespaced(world.server.client());
+    let is_told = |events: &BTreeMap<String, Event>| {
+        events.values().any(|event| {
+            event.reason.as_deref() == Some("UnsupportedKind")
+                && event.involved_object.name.as_deref() == Some("alone")
+        })
+    };
+    tokio::select! {
+        () = world.controller(slow.client()) => {}
+        () = until("the pod is told", events, is_told) => {}
+    }
+    assert!(slow.counted() > 3, "it was asked again");
+}
+
+fn is_workload_status(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    *request.method() == Method::PATCH && path.contains("/workloads/") && path.ends_with("/status")
+}
+
+/// The status of a Workload never gets through; how often it is tried in five minutes, and in which lane.
+async fn tries_in_vain(stop_policy: &str) -> (usize, Counts) {
+    let world = World::new().await;
+    world.set_stop_policy(stop_policy).await;
+    world.submit("j0").await;
+    let broken = Connection::new(&world.server, is_workload_status, |_| Fault::Lost);
+    let five_minutes = tokio::time::sleep(Duration::from_secs(300));
+    tokio::select! {
+        () = world.controller(broken.client()) => {}
+        () = five_minutes => {}
+    }
+    (broken.counted(), world.counts())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_gets_through_is_tried_less_and_less_often_in_its_lane() {
+    let (tries, counts) = tries_in_vain("None").await;
+    assert!((30..=45).contains(&tries), "{tries} tries of an admission");
+    assert_eq!(counts.decisions, tries as u64 + 1, "the Workload was created: {counts:?}");
+    let (tries, counts) = tries_in_vain("Hold").await;
+    assert!((30..=45).contains(&tries), "{tries} tries of a report");
+    assert_eq!(counts.decisions, 1, "a report is no decision: {counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_controller_asks_for_nothing() {
     let world = World::new().await;
-    for name in names() {
+    for name in names(3) {
         world.submit(&name).await;
     }
     let requests = |server: &ApiServer| {
@@ -324,7 +307,7 @@ async fn an_idle_controller_asks_for_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_explains_a_job_without_writing() {
     let world = World::new().await;
-    for name in names() {
+    for name in names(3) {
         world.submit(&name).await;
     }
     let waits = |workload: &Workload| {
@@ -332,26 +315,16 @@ async fn a_snapshot_explains_a_job_without_writing() {
             workload.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         conditions.iter().any(|c| c.type_ == "QuotaReserved" && c.reason == "WaitingForQuota")
     };
-    let two_wait = async {
-        let stream = watcher(world.workloads(), watcher::Config::default()).applied_objects();
-        let mut stream = std::pin::pin!(stream);
-        let mut waiting = BTreeSet::new();
-        while waiting.len() < 2 {
-            let workload = stream.try_next().await.expect("a watch").expect("no end");
-            if waits(&workload) {
-                waiting.insert(workload.name_any());
-            }
-        }
-    };
+    let two_wait = |all: &BTreeMap<String, Workload>| all.values().filter(|w| waits(w)).count() == 2;
     tokio::select! {
         () = world.controller(world.server.client()) => {}
-        waited = tokio::time::timeout(PATIENCE, two_wait) => waited.expect("two Jobs wait"),
+        () = until("two Jobs wait", world.workloads(), two_wait) => {}
     }
     let config = gangway_api::config::Configuration::default();
     let client = world.server.client_named("snapshot");
     let snapshot = Snapshot::read(client, Arc::clone(&world.clock), &config).await.expect("a snapshot");
     let mut situations: Vec<&str> = Vec::new();
-    for name in names() {
+    for name in names(3) {
         let Explained::Workload(explanation) = snapshot.explain_job("default", &name) else {
             panic!("{name}")
         };

@@ -1,9 +1,9 @@
-//! The watches of a run: Jobs, Workloads and pods, turned into news.
+//! The watches of a run: Jobs, Workloads, pods and Events, turned into news.
 
 use futures::stream::{self, BoxStream, StreamExt};
 use gangway_api::kueue::Workload;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event as ApiEvent, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -17,6 +17,8 @@ pub enum News {
     Job(JobKey, JobNews),
     Workload(JobKey, WorkloadNews),
     Pod(JobKey, PodNews, PodRoom),
+    /// An Event that warns of something about a Job.
+    Warning(JobKey, Why),
 }
 
 /// Whether a pod takes room on a node.
@@ -27,12 +29,13 @@ pub struct PodRoom {
     pub takes: Option<PodOnNode>,
 }
 
-/// Everything that the API says about Jobs, Workloads and pods, from now on.
+/// Everything that the API says about Jobs, their Workloads and pods, from now on.
 pub fn news(client: &Client) -> BoxStream<'static, News> {
     let jobs = events::<Job>(client).filter_map(|event| async { job_news(event) });
     let workloads = events::<Workload>(client).filter_map(|event| async { workload_news(event) });
     let pods = events::<Pod>(client).filter_map(|event| async { pod_news(event) });
-    stream::select_all([jobs.boxed(), workloads.boxed(), pods.boxed()]).boxed()
+    let warnings = events::<ApiEvent>(client).filter_map(|event| async { warning(event) });
+    stream::select_all([jobs.boxed(), workloads.boxed(), pods.boxed(), warnings.boxed()]).boxed()
 }
 
 /// An object, and whether it is still there.
@@ -77,6 +80,7 @@ fn job_news((job, exists): Event<Job>) -> Option<News> {
         pods_left: status.map_or(0, |status| count(status.active) + count(status.terminating)),
         succeeded,
         failed: failed.or_else(|| (!exists && !succeeded).then(deleted)),
+        wants_no_pods: job.spec.as_ref().and_then(|spec| spec.parallelism) == Some(0),
     };
     Some(News::Job(key, news))
 }
@@ -105,15 +109,6 @@ fn pod_news((pod, exists): Event<Pod>) -> Option<News> {
     let uid = pod.uid()?;
     let status = pod.status.unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or("Pending");
-    let unplaced = status
-        .conditions
-        .iter()
-        .flatten()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
-    let unplaced = unplaced.filter(|_| exists).map(|condition| Why {
-        reason: condition.reason.clone().unwrap_or_default(),
-        message: condition.message.clone().unwrap_or_default(),
-    });
     let spec = pod.spec.unwrap_or_default();
     let takes_room = exists && spec.node_name.is_some() && !matches!(phase, "Succeeded" | "Failed");
     let takes = takes_room.then(|| PodOnNode {
@@ -122,11 +117,103 @@ fn pod_news((pod, exists): Event<Pod>) -> Option<News> {
         requests: gangway_api::pods::requests(&spec).unwrap_or_default(),
         node_selector: spec.node_selector.clone().unwrap_or_default(),
     });
-    let news = PodNews { began: matches!(phase, "Running" | "Succeeded" | "Failed"), unplaced };
+    let news = PodNews {
+        began: matches!(phase, "Running" | "Succeeded" | "Failed"),
+        placed: spec.node_name.is_some(),
+        held_up: if phase == "Pending" { held_up(&status, spec.node_name.is_some()) } else { None },
+        gone: !exists,
+    };
     Some(News::Pod(key, news, PodRoom { uid, takes }))
+}
+
+/// Reasons of a container that waits for somebody to mend something.
+const NOT_STARTABLE: &[&str] = &[
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+/// Why a pod that does not run yet will not by itself.
+fn held_up(status: &PodStatus, placed: bool) -> Option<Why> {
+    let why = |reason: &Option<String>, message: &Option<String>| Why {
+        reason: reason.clone().unwrap_or_default(),
+        message: message.clone().unwrap_or_default(),
+    };
+    let mut conditions = status.conditions.iter().flatten();
+    let unplaced =
+        conditions.find(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    if let Some(condition) = unplaced.filter(|_| !placed) {
+        return Some(why(&condition.reason, &condition.message));
+    }
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let mut waiting = containers.filter_map(|container| container.state.as_ref()?.waiting.as_ref());
+    let stuck = waiting
+        .find(|waiting| waiting.reason.as_deref().is_some_and(|reason| NOT_STARTABLE.contains(&reason)))?;
+    Some(why(&stuck.reason, &stuck.message))
+}
+
+fn warning((event, exists): Event<ApiEvent>) -> Option<News> {
+    let about = event.involved_object;
+    let concerns_job = about.kind.as_deref() == Some("Job") && event.type_.as_deref() == Some("Warning");
+    if !exists || !concerns_job {
+        return None;
+    }
+    let key = JobKey { namespace: about.namespace?, name: about.name? };
+    Some(News::Warning(key, Why { reason: event.reason?, message: event.message.unwrap_or_default() }))
 }
 
 fn owner(namespace: String, owners: &[OwnerReference]) -> Option<JobKey> {
     let job = owners.iter().find(|owner| owner.kind == "Job" && owner.api_version == "batch/v1")?;
     Some(JobKey { namespace, name: job.name.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(status: Value, node: Option<&str>) -> PodNews {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1"});
+        let metadata = json!({"name": "j-1", "namespace": "a", "uid": "2", "ownerReferences": [owner]});
+        let spec = json!({"nodeName": node, "containers": []});
+        let pod = json!({"metadata": metadata, "spec": spec, "status": status});
+        match pod_news((serde_json::from_value(pod).unwrap(), true)) {
+            Some(News::Pod(_, news, _)) => news,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pod_is_held_up_if_it_finds_no_node_or_cannot_start_there() {
+        let condition =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"});
+        let unplaced = seen(json!({"phase": "Pending", "conditions": [condition]}), None);
+        assert_eq!(unplaced.held_up.map(|why| why.reason).as_deref(), Some("Unschedulable"));
+
+        let waits = |reason: &str| {
+            let state = json!({"waiting": {"reason": reason, "message": "ConfigMap x does not exist"}});
+            let container = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+            seen(json!({"phase": "Pending", "containerStatuses": [container]}), Some("n"))
+        };
+        let blocked = waits("CreateContainerConfigError");
+        assert_eq!(blocked.held_up.map(|why| why.message).as_deref(), Some("ConfigMap x does not exist"));
+        let initializing = waits("PodInitializing");
+        assert!(initializing.placed && initializing.held_up.is_none() && !initializing.began);
+    }
+
+    #[test]
+    fn only_warnings_about_jobs_are_news() {
+        let event = |kind: &str, type_: &str| {
+            let about = json!({"kind": kind, "name": "j", "namespace": "a"});
+            let event =
+                json!({"metadata": {}, "involvedObject": about, "type": type_, "reason": "UnsupportedJob"});
+            warning((serde_json::from_value(event).unwrap(), true))
+        };
+        assert!(matches!(event("Job", "Warning"), Some(News::Warning(key, _)) if key.name == "j"));
+        assert!(event("Job", "Normal").is_none() && event("Pod", "Warning").is_none());
+    }
 }

@@ -91,12 +91,11 @@ fn sentences(jobs: &[JobPicture], columns: usize) -> Vec<String> {
 fn job_table(jobs: &[&JobPicture], now: Timestamp, with_sentences: bool) -> Table {
     let mut table = Table::new(&["JOB", "QUEUE", "STATE", "FLAVOR", ">WAIT", ">RUN", "WHY"]);
     for job in jobs {
-        let flavor = if job.admitted.is_some() { job.flavors.join(",") } else { "-".to_owned() };
         table.row([
             Cell::from(format!("{}/{}", job.key.namespace, job.key.name)),
             Cell::from(job.queue.as_str()),
             Cell::new(tone(job.state), job.state.as_str()),
-            Cell::from(flavor),
+            Cell::from(job.flavors_text()),
             Cell::from(span(job.wait_nanos(now))),
             Cell::from(job.run_nanos(now).map_or_else(|| "-".to_owned(), span)),
             Cell::new(Tone::Dim, if with_sentences { why(job) } else { job.why.reason.clone() }),

@@ -14,6 +14,7 @@ mod screen;
 mod served;
 mod session;
 mod summary;
+mod unsupported;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -38,11 +39,12 @@ use crate::interrupt::interrupted;
 Examples:
   gangway run examples/quickstart.yaml       two teams, a dozen Jobs
   gangway run queues.yaml jobs.yaml --logs   all output of the Jobs at the end
-  gangway run jobs.yaml -o json              a JSON object per line, for programs
-  gangway run jobs.yaml --serve 0            kubectl can watch; the kubeconfig is printed
+  gangway run jobs.yaml -o json              one JSON object per line
+  gangway run jobs.yaml --serve 0            for kubectl; prints a kubeconfig
 
-Only containers with `image: host` run, as processes of this machine, unless --any-image is given. This machine plays a
-node for each set of labels of the ResourceFlavors in the files.")]
+Only containers with `image: host` run, as processes of this machine, unless
+--any-image is given. This machine plays a node for each set of labels of the
+ResourceFlavors in the files.")]
 pub struct RunArgs {
     /// YAML files with queues and Jobs. All are checked before anything is applied.
     #[arg(required = true, value_name = "FILE")]
@@ -119,7 +121,7 @@ async fn follow(
         failure = world.broken() => return Err(failure),
     };
     let exit = session.summarize(&world.counts, end).await.map_err(output_failure)?;
-    if exit == Exit::Success && end == End::AllEnded {
+    if exit == Exit::Success && end == End::AllEnded && plan.is_first_example {
         session.hint().map_err(output_failure)?;
     }
     Ok(exit)

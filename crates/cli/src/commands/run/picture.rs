@@ -64,6 +64,8 @@ pub struct JobNews {
     pub pods_left: i32,
     pub succeeded: bool,
     pub failed: Option<Why>,
+    /// It asks for no pod at a time, so it has none even with quota.
+    pub wants_no_pods: bool,
 }
 
 /// What the Workload of a Job says.
@@ -81,8 +83,12 @@ pub struct WorkloadNews {
 pub struct PodNews {
     /// It runs, or has run.
     pub began: bool,
-    /// Why it is on no node.
-    pub unplaced: Option<Why>,
+    /// It is on a node.
+    pub placed: bool,
+    /// Why it is on no node, or cannot start on the one that it is on.
+    pub held_up: Option<Why>,
+    /// It was deleted.
+    pub gone: bool,
 }
 
 /// A Job of the run.
@@ -99,7 +105,10 @@ pub struct JobPicture {
     pub ended: Option<Timestamp>,
     job: JobNews,
     workload: WorkloadNews,
-    unplaced: Option<Why>,
+    /// The pods that exist, by UID.
+    pods: BTreeMap<String, PodNews>,
+    /// What was complained of last about a Job for which nothing else speaks.
+    warning: Option<Why>,
     /// A pod was seen to run. News of pods may come before the news that there is quota.
     began: bool,
 }
@@ -108,6 +117,14 @@ impl JobPicture {
     /// How long it has waited or waited for its quota.
     pub fn wait_nanos(&self, now: Timestamp) -> i64 {
         self.admitted.or(self.ended).unwrap_or(now).nanos_since(self.created)
+    }
+
+    /// The flavors that it has quota in; `-` if it has none.
+    pub fn flavors_text(&self) -> String {
+        match self.admitted {
+            Some(_) if !self.flavors.is_empty() => self.flavors.join(","),
+            _ => "-".to_owned(),
+        }
     }
 
     /// How long it has run; none before its first pod runs.
@@ -124,7 +141,7 @@ impl JobPicture {
         }
         if self.workload.admitted {
             let state = if self.started.is_some() { State::Running } else { State::Starting };
-            let why = if state == State::Starting { self.unplaced.clone() } else { None };
+            let why = if state == State::Starting { self.held_up() } else { None };
             return (state, why.unwrap_or_default());
         }
         let state = match (&self.workload.waiting, self.job.pods_left) {
@@ -132,7 +149,24 @@ impl JobPicture {
             (Some(_), _) => State::Waiting,
             (None, _) => State::Queued,
         };
-        (state, self.workload.waiting.clone().unwrap_or_default())
+        let why = self.workload.waiting.as_ref().or(self.warning.as_ref());
+        (state, why.cloned().unwrap_or_default())
+    }
+
+    /// Why none of its pods gets to run. One that is on its node and does not complain is on its way, however
+    /// long its init containers take.
+    fn held_up(&self) -> Option<Why> {
+        if self.job.wants_no_pods {
+            let message = "spec.parallelism is 0, so the Job has no pods; set it to 1 or more".to_owned();
+            return Some(Why { reason: "NoPodsWanted".to_owned(), message });
+        }
+        if self.pods.values().any(|pod| pod.placed && pod.held_up.is_none()) {
+            return None;
+        }
+        match self.pods.is_empty() {
+            true => self.warning.clone(),
+            false => self.pods.values().find_map(|pod| pod.held_up.clone()),
+        }
     }
 
     fn settle(&mut self, now: Timestamp) {
@@ -184,7 +218,8 @@ impl Picture {
             ended: None,
             job: JobNews { suspended: true, ..JobNews::default() },
             workload: WorkloadNews::default(),
-            unplaced: None,
+            pods: BTreeMap::new(),
+            warning: None,
             began: false,
         });
     }
@@ -221,16 +256,35 @@ impl Picture {
             if !news.flavors.is_empty() {
                 job.flavors.clone_from(&news.flavors);
             }
+            // What was complained of before has not kept it from being queued.
+            if news.admitted || news.waiting.is_some() {
+                job.warning = None;
+            }
             job.workload = news;
         })
     }
 
-    /// A pod changed.
-    pub fn pod_news(&mut self, key: &JobKey, news: PodNews, now: Timestamp) -> Option<&JobPicture> {
+    /// The pod with this UID changed.
+    pub fn pod_news(
+        &mut self,
+        key: &JobKey,
+        uid: &str,
+        news: PodNews,
+        now: Timestamp,
+    ) -> Option<&JobPicture> {
         self.change(key, now, |job| {
             job.began |= news.began;
-            job.unplaced = news.unplaced;
+            if news.gone {
+                job.pods.remove(uid);
+            } else {
+                job.pods.insert(uid.to_owned(), news);
+            }
         })
+    }
+
+    /// Somebody complained about a Job.
+    pub fn warning(&mut self, key: &JobKey, why: Why, now: Timestamp) -> Option<&JobPicture> {
+        self.change(key, now, |job| job.warning = Some(why))
     }
 
     fn change(
@@ -250,8 +304,10 @@ impl Picture {
 fn waits_for_help(job: &JobPicture) -> bool {
     match job.state {
         State::Waiting => job.why.reason != PendingReason::PendingEvaluation.as_str(),
-        // No Workload was made of it, or its pods find no node.
-        State::Queued | State::Starting => true,
+        // No Workload was made of it.
+        State::Queued => true,
+        // A pod may take its time; only one that says why it cannot start is stuck.
+        State::Starting => !job.why.reason.is_empty(),
         State::Running | State::Stopping | State::Succeeded | State::Failed => false,
     }
 }
@@ -294,7 +350,7 @@ mod tests {
         assert_eq!(seen(picture.workload_news(&key(), waiting("WaitingForQuota"), at(12))), None);
         assert_eq!(seen(picture.workload_news(&key(), admitted(), at(13))), Some(State::Starting));
         let began = PodNews { began: true, ..PodNews::default() };
-        assert_eq!(seen(picture.pod_news(&key(), began, at(14))), Some(State::Running));
+        assert_eq!(seen(picture.pod_news(&key(), "1", began, at(14))), Some(State::Running));
         let done = JobNews { succeeded: true, ..JobNews::default() };
         assert_eq!(seen(picture.job_news(&key(), done, at(17))), Some(State::Succeeded));
         let job = &picture.jobs()[0];
@@ -309,7 +365,7 @@ mod tests {
         let mut picture = picture();
         picture.workload_news(&key(), admitted(), at(11));
         picture.job_news(&key(), JobNews { pods_left: 1, ..JobNews::default() }, at(12));
-        picture.pod_news(&key(), PodNews { began: true, ..PodNews::default() }, at(12));
+        picture.pod_news(&key(), "1", PodNews { began: true, ..PodNews::default() }, at(12));
         picture.workload_news(&key(), waiting("PendingEvaluation"), at(13));
         let suspended = JobNews { suspended: true, pods_left: 1, ..JobNews::default() };
         let job = picture.job_news(&key(), suspended, at(14)).unwrap();
@@ -324,7 +380,48 @@ mod tests {
         picture.workload_news(&key(), waiting("ExceedsMaxQuota"), at(11));
         assert!(picture.is_stuck());
         picture.workload_news(&key(), admitted(), at(12));
-        picture.pod_news(&key(), PodNews { began: true, ..PodNews::default() }, at(12));
+        picture.pod_news(&key(), "1", PodNews { began: true, ..PodNews::default() }, at(12));
         assert!(!picture.is_stuck());
+    }
+
+    fn why(reason: &str) -> Why {
+        Why { reason: reason.into(), message: "a sentence".into() }
+    }
+
+    #[test]
+    fn a_job_that_starts_is_stuck_only_if_no_pod_of_it_can() {
+        let mut picture = picture();
+        picture.workload_news(&key(), admitted(), at(11));
+        assert!(!picture.is_stuck(), "its pods are not there yet");
+        let unplaced = PodNews { held_up: Some(why("Unschedulable")), ..PodNews::default() };
+        picture.pod_news(&key(), "1", unplaced, at(12));
+        assert!(picture.is_stuck());
+        assert_eq!(picture.jobs()[0].why, why("Unschedulable"));
+        let placed = PodNews { placed: true, ..PodNews::default() };
+        picture.pod_news(&key(), "2", placed.clone(), at(13));
+        assert!(!picture.is_stuck(), "an init container may take its time");
+        picture.pod_news(&key(), "2", PodNews { gone: true, ..placed }, at(14));
+        assert!(picture.is_stuck());
+    }
+
+    #[test]
+    fn a_job_that_wants_no_pods_is_stuck_and_says_so() {
+        let mut picture = picture();
+        picture.job_news(&key(), JobNews { wants_no_pods: true, ..JobNews::default() }, at(11));
+        picture.workload_news(&key(), admitted(), at(11));
+        assert!(picture.is_stuck());
+        assert_eq!(picture.jobs()[0].why.reason, "NoPodsWanted");
+    }
+
+    #[test]
+    fn a_complaint_is_the_reason_until_a_workload_speaks() {
+        let mut picture = picture();
+        let job = picture.warning(&key(), why("UnsupportedJob"), at(11)).unwrap();
+        assert_eq!((job.state, job.why.reason.as_str()), (State::Queued, "UnsupportedJob"));
+        assert!(picture.is_stuck());
+        picture.workload_news(&key(), admitted(), at(12));
+        assert_eq!(picture.jobs()[0].why, Why::default());
+        picture.warning(&key(), why("FailedCreate"), at(13));
+        assert!(picture.is_stuck(), "no pod of it could be made");
     }
 }

@@ -1,6 +1,7 @@
 //! What the files ask for: checked as a whole before anything is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor};
@@ -12,6 +13,7 @@ use super::machines::machines;
 use super::quota_watch::QuotaLine;
 use super::quotas::quota_lines;
 use super::served::{self, Place};
+use super::unsupported::{unsupported, unsupported_kind};
 use crate::embedded::Machine;
 use crate::exit::Failure;
 
@@ -48,6 +50,8 @@ impl Planned {
     }
 }
 
+const FIRST_EXAMPLE: &str = "examples/quickstart.yaml";
+
 /// Everything that is needed to run the files.
 #[derive(Debug)]
 pub struct Plan {
@@ -59,6 +63,8 @@ pub struct Plan {
     pub machines: Vec<Machine>,
     /// The ClusterQueue of each LocalQueue, by namespace and name.
     pub cluster_queues: BTreeMap<(String, String), String>,
+    /// It is the example that people begin with.
+    pub is_first_example: bool,
 }
 
 /// Reads the files. Every error of every file is in the failure.
@@ -68,6 +74,10 @@ pub fn read(files: &[PathBuf]) -> Result<Plan, Failure> {
     for file in files {
         let name = file.display().to_string();
         match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                errors.push(format!("{name}: is not a text file"));
+            }
+            Ok(text) if text.contains('\0') => errors.push(format!("{name}: is not a text file")),
             Err(error) => errors.push(format!("{name}: cannot be read: {error}")),
             Ok(text) => match manifests::parse(&name, &text) {
                 Ok(manifests) => found.extend(manifests),
@@ -78,7 +88,8 @@ pub fn read(files: &[PathBuf]) -> Result<Plan, Failure> {
     if !errors.is_empty() {
         return Err(refused(&errors));
     }
-    plan(found)
+    let is_first_example = files.len() == 1 && files[0].ends_with(FIRST_EXAMPLE);
+    Ok(Plan { is_first_example, ..plan(found)? })
 }
 
 fn refused(errors: &[String]) -> Failure {
@@ -95,7 +106,7 @@ fn plan(manifests: Vec<Manifest>) -> Result<Plan, Failure> {
     }
     if !objects.iter().any(|planned| planned.is("Job")) {
         return Err(Failure::bad_input("the files hold no Job, so there is nothing to run")
-            .try_this("gangway run examples/quickstart.yaml"));
+            .try_this(format!("gangway run {FIRST_EXAMPLE}")));
     }
     let namespaces_added = missing_namespaces(&objects);
     objects.extend(namespaces_added.iter().filter_map(|name| {
@@ -114,32 +125,38 @@ fn plan(manifests: Vec<Manifest>) -> Result<Plan, Failure> {
         let name = (queue.metadata.namespace?, queue.metadata.name?);
         Some((name, queue.spec.cluster_queue?))
     });
-    Ok(Plan { namespaces_added, quotas, machines, cluster_queues: cluster_queues.collect(), objects })
+    let cluster_queues = cluster_queues.collect();
+    Ok(Plan { namespaces_added, quotas, machines, cluster_queues, objects, is_first_example: false })
 }
 
 /// Finds the place of each object and fills in the namespace.
 fn placed(manifests: Vec<Manifest>) -> Result<Vec<Planned>, Failure> {
     let mut objects = Vec::new();
-    let mut unsupported = Vec::new();
+    let mut refused: Vec<String> = Vec::new();
+    let mut all_kinds_served = true;
     for manifest in manifests {
         let at = format!("{}:{}", manifest.file, manifest.line);
-        let mut object = manifest.value;
-        let Some(place) = served::place(&object) else {
-            let (kind, version) = (&object["kind"], &object["apiVersion"]);
-            unsupported.push(format!("{at}: kind {kind} of {version} cannot be run on one machine"));
+        refused.extend(unsupported(&manifest).iter().map(ToString::to_string));
+        let Some(place) = served::place(&manifest.value) else {
+            refused.push(unsupported_kind(&manifest).to_string());
+            all_kinds_served = false;
             continue;
         };
+        let mut object = manifest.value;
         let metadata = &mut object["metadata"];
         if place.namespaced && metadata["namespace"].as_str().unwrap_or_default().is_empty() {
             metadata["namespace"] = json!("default");
         }
         objects.push(Planned { at, object, place });
     }
-    if unsupported.is_empty() {
+    if refused.is_empty() {
         return Ok(objects);
     }
-    Err(Failure::unsupported(format!("nothing was applied\n{}", unsupported.join("\n")))
-        .try_this(format!("use only these kinds: {}", served::kinds())))
+    let failure = Failure::unsupported(format!("nothing was applied\n{}", refused.join("\n")));
+    Err(match all_kinds_served {
+        true => failure,
+        false => failure.try_this(format!("use only these kinds: {}", served::kinds())),
+    })
 }
 
 fn typed<K: serde::de::DeserializeOwned>(objects: &[Planned], kind: &str) -> Vec<K> {
@@ -245,6 +262,35 @@ mod tests {
             refused.message.contains("jobs.yaml:6: Job lab/a was defined at jobs.yaml:1 already"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn what_run_does_not_do_is_refused_with_its_place() {
+        let job = job("a", "kueue.x-k8s.io/queue-name: main");
+        let table = [
+            ("spec: {", "spec: {backoffLimitPerIndex: 1, ", "jobs.yaml:4: spec.backoffLimitPerIndex: is not"),
+            (
+                "spec: {",
+                "spec: {managedBy: x.io/y, ",
+                "jobs.yaml:4: spec.managedBy: \"x.io/y\" is not supported by run",
+            ),
+            (
+                "apiVersion: batch/v1\nkind: Job",
+                "apiVersion: storage.k8s.io/v1\nkind: StorageClass",
+                "jobs.yaml:2: kind: StorageClass of storage.k8s.io/v1 is not supported by run",
+            ),
+        ];
+        for (from, to, expected) in table {
+            let text = match to.contains("kind") {
+                true => format!("{to}\nmetadata: {{name: a}}\nprovisioner: x.io/y\n"),
+                false => job.replacen(from, to, 1),
+            };
+            let refused = planned(&text).unwrap_err();
+            assert_eq!(refused.exit.code(), 4);
+            assert!(refused.message.contains(expected), "{refused}");
+        }
+        let ours = job.replacen("spec: {", "spec: {managedBy: kubernetes.io/job-controller, ", 1);
+        assert!(planned(&ours).is_ok());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::follow::{self, News, PodRoom};
 use super::output::{self, JOBS_WITH_LAST_LINE_MAX, JobOutput};
 use super::picture::{JobKey, Picture};
 use super::plan::Plan;
-use super::quota_watch::QuotaWatch;
+use super::quota_watch::{PodOnNode, QuotaWatch};
 use super::report::{Report, Style, say};
 use super::screen::terminal_size;
 use super::summary::Summary;
@@ -134,9 +134,10 @@ impl Session {
             News::Job(key, news) => self.picture.job_news(&key, news, now),
             News::Workload(key, news) => self.picture.workload_news(&key, news, now),
             News::Pod(key, news, room) => {
-                count(&mut self.quota, self.cluster_queues.get(&key), room);
-                self.picture.pod_news(&key, news, now)
+                count(&mut self.quota, self.cluster_queues.get(&key), &room);
+                self.picture.pod_news(&key, &room.uid, news, now)
             }
+            News::Warning(key, why) => self.picture.warning(&key, why, now),
         };
         let Some(job) = changed else { return Ok(false) };
         if let Some(report) = &mut self.report {
@@ -207,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Says what to try next.
+    /// Says what to try after the example.
     pub fn hint(&self) -> io::Result<()> {
         if self.settings.style == Style::Json {
             return Ok(());
@@ -224,11 +225,10 @@ impl Session {
     }
 }
 
-fn count(quota: &mut QuotaWatch, cluster_queue: Option<&String>, room: PodRoom) {
-    match (room.takes, cluster_queue) {
-        (Some(mut pod), Some(cluster_queue)) => {
-            pod.cluster_queue.clone_from(cluster_queue);
-            quota.takes(&room.uid, &pod);
+fn count(quota: &mut QuotaWatch, cluster_queue: Option<&String>, room: &PodRoom) {
+    match (&room.takes, cluster_queue) {
+        (Some(pod), Some(cluster_queue)) => {
+            quota.takes(&room.uid, &PodOnNode { cluster_queue: cluster_queue.clone(), ..pod.clone() });
         }
         _ => quota.leaves(&room.uid),
     }

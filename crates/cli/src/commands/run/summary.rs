@@ -2,6 +2,7 @@
 
 use gangway_controller::workloads::Counts;
 use gangway_model::Timestamp;
+use gangway_model::quantity::to_quantity_text;
 use serde_json::{Value, json};
 
 use super::frame::{of_quota, tone, why};
@@ -10,6 +11,7 @@ use super::picture::{JobPicture, Picture, State};
 use super::quota_watch::{QuotaLine, QuotaWatch};
 use crate::exit::Exit;
 use crate::render::palette::{Palette, Tone};
+use crate::render::printable;
 use crate::render::span::span;
 use crate::render::table::{Cell, Table};
 
@@ -63,7 +65,7 @@ impl Summary<'_> {
                 Cell::from(format!("{}/{}", job.key.namespace, job.key.name)),
                 Cell::from(job.queue.as_str()),
                 Cell::new(if job.state.is_end() { tone(job.state) } else { Tone::Bad }, result),
-                Cell::from(if job.admitted.is_some() { job.flavors.join(",") } else { "-".to_owned() }),
+                Cell::from(job.flavors_text()),
                 Cell::from(span(job.wait_nanos(self.ended))),
                 Cell::from(job.run_nanos(self.ended).map_or_else(|| "-".to_owned(), span)),
             ];
@@ -80,6 +82,13 @@ impl Summary<'_> {
         let name = format!("{}/{}", job.key.namespace, job.key.name);
         let mut lines = Vec::new();
         match job.state {
+            // What went wrong in a pod says more than that it did so too often.
+            State::Failed if !output.cause.is_empty() => {
+                lines.push(
+                    palette.paint(Tone::Bad, &format!("Job {name} failed: {}", printable(&output.cause))),
+                );
+                lines.push(format!("  {}", printable(&why(job))));
+            }
             State::Failed => {
                 lines.push(palette.paint(Tone::Bad, &format!("Job {name} failed: {}", why(job))))
             }
@@ -95,7 +104,7 @@ impl Summary<'_> {
             if lines.is_empty() {
                 lines.push(palette.paint(Tone::Strong, &format!("Output of Job {name}")));
             }
-            lines.extend(output.shown.iter().map(|line| format!("  | {}", crate::render::printable(line))));
+            lines.extend(output.shown.iter().map(|line| format!("  | {}", printable(line))));
         }
         if !lines.is_empty() {
             lines.insert(0, String::new());
@@ -169,6 +178,7 @@ impl Summary<'_> {
                     "runSeconds": job.run_nanos(self.ended).map(seconds),
                     "reason": job.why.reason,
                     "message": job.why.message,
+                    "cause": output.cause,
                     "advice": output.advice,
                     "lastLine": output.last_line(),
                 })
@@ -179,12 +189,13 @@ impl Summary<'_> {
             .lines()
             .iter()
             .map(|line| {
+                let amount = |amount: i64| to_quantity_text(&line.resource, amount);
                 json!({
                     "clusterQueue": line.cluster_queue,
                     "flavors": line.flavors,
                     "resource": line.resource,
-                    "quota": (!line.quota.is_unlimited()).then(|| line.quota.value()),
-                    "peak": line.peak,
+                    "quota": (!line.quota.is_unlimited()).then(|| amount(line.quota.value())),
+                    "peak": amount(line.peak),
                     "exceeded": line.was_exceeded(),
                 })
             })

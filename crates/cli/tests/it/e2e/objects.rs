@@ -11,6 +11,7 @@ pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// The annotation that tells a fake node when a pod ends by itself.
 const RUN_FOR: &str = "fake.gangway.dev/run-for";
+const TERMINATE_AFTER: &str = "fake.gangway.dev/terminate-after";
 
 /// A condition as the scenarios compare it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,7 @@ pub struct Job {
     requests: Value,
     pods: u32,
     suspend: bool,
+    lingers: bool,
 }
 
 impl Job {
@@ -86,6 +88,7 @@ impl Job {
             requests: json!({ "cpu": "1" }),
             pods: 1,
             suspend: true,
+            lingers: false,
         }
     }
 
@@ -115,6 +118,12 @@ impl Job {
         self
     }
 
+    /// Its pods take two seconds to go when they are deleted.
+    pub fn lingering(mut self) -> Self {
+        self.lingers = true;
+        self
+    }
+
     /// As a user writes it who does not know about queues: not suspended.
     pub fn unsuspended(mut self) -> Self {
         self.suspend = false;
@@ -133,13 +142,16 @@ impl Job {
             "name": "main", "image": "host", "command": ["sleep", "infinity"],
             "resources": { "requests": self.requests, "limits": self.extended_resources() },
         });
+        let (grace_seconds, terminate_after) = if self.lingers { (30, "2s") } else { (1, "0s") };
+        let annotations = json!({ RUN_FOR: "forever", TERMINATE_AFTER: terminate_after });
         json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": { "name": self.name, "labels": labels },
             "spec": {
                 "suspend": self.suspend, "parallelism": self.pods, "completions": self.pods, "backoffLimit": 0,
-                "template": { "metadata": { "annotations": { RUN_FOR: "forever" } }, "spec": {
-                    "schedulerName": "gangway", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                "template": { "metadata": { "annotations": annotations }, "spec": {
+                    "schedulerName": "gangway", "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": grace_seconds,
                     "containers": [container],
                 } },
             },

@@ -2,9 +2,10 @@
 
 use anyhow::{Result, ensure};
 
-use crate::e2e::kinds::{JOB, WORKLOAD};
+use crate::e2e::kinds::{JOB, POD, WORKLOAD};
 use crate::e2e::objects::{Job, assigned_flavor, condition, is_controlled_by, name, uid};
-use crate::e2e::scene::Scene;
+use crate::e2e::scene::{Objects, Scene};
+use crate::e2e::steps::pods_of;
 
 pub async fn admit_and_finish(scene: &Scene) -> Result<()> {
     scene.queue("1").await?;
@@ -36,14 +37,39 @@ pub async fn finish_failed_job(scene: &Scene) -> Result<()> {
 
 pub async fn delete_running_job_frees_quota(scene: &Scene) -> Result<()> {
     scene.queue("1").await?;
-    scene.submit_and_start(Job::new("a")).await?;
+    scene.submit_and_start(Job::new("a").lingering()).await?;
     let workload = scene.workload("a").await?;
     scene.running_pods("a").await?;
     scene.submit(Job::new("b")).await?;
     scene.waits("b", "WaitingForQuota").await?;
     scene.delete(JOB, "a").await?;
     scene.started("b").await?;
+    no_pod_left(scene, "a").await?;
     scene.gone(WORKLOAD, &workload).await
+}
+
+/// Deleting its Workload stops a Job, and the quota is free when its pods are gone. Then it queues again.
+pub async fn delete_workload_of_running_job(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit_and_start(Job::new("a").lingering()).await?;
+    let workload = scene.workload("a").await?;
+    scene.running_pods("a").await?;
+    scene.submit(Job::new("b")).await?;
+    scene.waits("b", "WaitingForQuota").await?;
+    scene.delete(WORKLOAD, name(&workload)).await?;
+    scene.started("b").await?;
+    no_pod_left(scene, "a").await?;
+    scene.waits("a", "WaitingForQuota").await?;
+    scene.succeed("b").await?;
+    scene.started("a").await.map(|_| ())
+}
+
+/// Quota counts until the last pod that used it is gone, so nobody who starts on it meets one.
+async fn no_pod_left(scene: &Scene, job: &str) -> Result<()> {
+    let pods: Objects = scene.list(POD).await?.into_iter().map(|pod| (name(&pod).to_owned(), pod)).collect();
+    let left: Vec<&str> = pods_of(&pods, job).into_iter().map(name).collect();
+    ensure!(left.is_empty(), "pods of {job} are still there: {left:?}");
+    Ok(())
 }
 
 pub async fn delete_waiting_job(scene: &Scene) -> Result<()> {

@@ -31,6 +31,7 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         admit_and_finish
         finish_failed_job
         delete_running_job_frees_quota
+        delete_workload_of_running_job
         delete_waiting_job
         recreate_under_same_name
         queued_job_that_runs_without_admission_is_suspended;
