@@ -76,6 +76,16 @@ pub async fn run(args: ExplainArgs) -> Outcome {
             return Err(Failure::bad_input(format!("{job} is queued, but no Workload stands for it yet"))
                 .try_this("check that `gangway controller` runs; `kubectl describe job` shows its Events"));
         }
+        Explained::Refused { reason, message } => {
+            let line = match args.output {
+                Some(Form::Json) => {
+                    format!("{:#}\n", json!({"job": job, "situation": reason.as_str(), "message": message}))
+                }
+                None => format!("{job} is not queued: {reason}\n  {message}\n"),
+            };
+            print(&line)?;
+            return Ok(Exit::Success);
+        }
         Explained::Workload(explanation) => explanation,
     };
     match args.output {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use gangway_admission::{Engine, Event, Explanation};
 use gangway_api::config::Configuration;
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
+use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::records;
+use gangway_model::reasons::EventReason;
 use gangway_model::{Clock, Uid};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Namespace;
@@ -15,7 +16,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::Error;
-use super::jobs;
+use super::jobs::{self, Classes, Step, Surroundings};
 use crate::index::uid_of;
 
 /// A cluster at one moment, as the engine sees it.
@@ -23,6 +24,7 @@ pub struct Snapshot {
     engine: Engine,
     jobs: Vec<Job>,
     workloads: Vec<Workload>,
+    classes: Classes,
 }
 
 /// What there is to say of a Job.
@@ -34,6 +36,13 @@ pub enum Explained {
     NotQueued,
     /// No Workload stands for it yet.
     NoWorkload,
+    /// No Workload can stand for it, for a reason that lies with the Job.
+    Refused {
+        /// The reason.
+        reason: EventReason,
+        /// The reason in a sentence.
+        message: String,
+    },
     /// Where its Workload is and why.
     Workload(Explanation),
 }
@@ -71,10 +80,14 @@ impl Snapshot {
         for object in &workloads {
             engine.apply(Event::Workload(Box::new(records::workload(object, &rules).record)), now);
         }
+        let mut classes = Classes::default();
+        for class in list::<WorkloadPriorityClass>(&client, "WorkloadPriorityClasses").await? {
+            classes.set_workload_class(&class);
+        }
         engine.apply(Event::Synced, now);
         // The decisions themselves are not wanted, only the evaluation that they come from.
         drop(engine.decide(now, WHOLE_BUDGET));
-        Ok(Self { engine, jobs, workloads })
+        Ok(Self { engine, jobs, workloads, classes })
     }
 
     /// Where the Workload of a Job is and why.
@@ -90,12 +103,15 @@ impl Snapshot {
         };
         let explanation =
             self.workloads.iter().find(is_owned).and_then(|workload| self.engine.explain(&uid_of(workload)));
-        explanation.map_or(Explained::NoWorkload, Explained::Workload)
+        explanation.map_or_else(|| self.without_workload(job), Explained::Workload)
     }
 
-    /// The engine, for other questions.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    fn without_workload(&self, job: &Job) -> Explained {
+        let around = Surroundings { classes: &self.classes, flavor: &|_| None };
+        match jobs::plan(job, &[], &around) {
+            Step::Warn { reason, message } => Explained::Refused { reason, message },
+            _ => Explained::NoWorkload,
+        }
     }
 }
 

@@ -305,6 +305,23 @@ async fn an_idle_controller_asks_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_snapshot_says_what_keeps_a_job_from_having_a_workload() {
+    let world = World::new().await;
+    world.submit("j").await;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"kueue.x-k8s.io/priority-class": "none-such"}}}));
+    world.jobs().patch("j", &PatchParams::default(), &label).await.expect("a label");
+    let config = gangway_api::config::Configuration::default();
+    let snapshot = Snapshot::read(world.server.client(), Arc::clone(&world.clock), &config).await;
+    match snapshot.expect("a snapshot").explain_job("default", "j") {
+        Explained::Refused { reason, message } => {
+            assert_eq!(reason.as_str(), "WorkloadPriorityClassNotFound");
+            assert!(message.contains("none-such"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_snapshot_explains_a_job_without_writing() {
     let world = World::new().await;
     for name in names(3) {
