@@ -50,6 +50,21 @@ impl Quantity {
         if quantity.nanos < 0 { Err(QuantityError::Negative(text.to_owned())) } else { Ok(quantity) }
     }
 
+    /// Whether it is below zero.
+    pub fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it has no fraction.
+    pub fn is_whole(self) -> bool {
+        self.nanos % NANOS_PER_UNIT == 0
+    }
+
     /// In the unit in which `resource` is counted (milli for cpu), rounded up, clamped to `i64`.
     pub fn counted_as(self, resource: &str) -> i64 {
         let unit = if resource == "cpu" { NANOS_PER_MILLI } else { NANOS_PER_UNIT };

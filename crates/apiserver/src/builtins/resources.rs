@@ -1,10 +1,11 @@
 //! Container and pod resources: defaults, validation and quality of service.
 
+use gangway_model::Quantity;
 use serde_json::{Map, Value};
 
 use super::fields::{Errors, at, elements};
 use super::names::QUALIFIED_NAME_RULE;
-use super::quantities::{Quantity, written};
+use super::quantities::{read, written};
 use crate::names::is_qualified_name;
 
 /// Writes bare numbers as strings, which is how the API speaks of quantities.
@@ -78,7 +79,7 @@ pub(super) fn validate_list<'a>(
         if !is_qualified_name(name) {
             errors.invalid(&path, QUALIFIED_NAME_RULE);
         }
-        match Quantity::of(value) {
+        match read(value) {
             Err(problem) => errors.invalid(path, problem.to_string()),
             Ok(quantity) if quantity.is_negative() => {
                 errors.invalid(path, "must be greater than or equal to 0");
@@ -104,7 +105,7 @@ fn is_extended(name: &str) -> bool {
 pub(super) fn quality_of_service(pod_spec: &Value) -> &'static str {
     let containers = || elements(&pod_spec["containers"]).iter().chain(elements(&pod_spec["initContainers"]));
     let amount = |container: &Value, kind: &str, name: &str| {
-        Quantity::of(at(container, &["resources", kind, name])).ok().filter(|quantity| !quantity.is_zero())
+        read(at(container, &["resources", kind, name])).ok().filter(|quantity| !quantity.is_zero())
     };
     let mut any = false;
     let mut guaranteed = true;
