@@ -46,9 +46,13 @@ fn run(cli: Cli) -> Outcome {
     runtime.block_on(cli.run())
 }
 
+/// What is logged unless somebody asks for more. The client library logs every refusal of the API server,
+/// which we say ourselves, in words for people.
+const USUAL_LOG: &str = "warn,kube_client=off";
+
 /// `GANGWAY_LOG` chooses what is logged, as in `GANGWAY_LOG=info` or `GANGWAY_LOG=gangway_controller=debug`.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("GANGWAY_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("GANGWAY_LOG").unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
 }
