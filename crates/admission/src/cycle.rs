@@ -1,145 +1,455 @@
-//! A cycle: one head of each queue is evaluated, and admitted or set aside.
+//! A cycle: one head of each queue is evaluated against the same state, then they are taken in order and
+//! admitted, given victims, or set aside.
 
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use gangway_model::queues::ReclaimWithinCohort;
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{Pending, State, Waiting};
-use gangway_model::{ClusterQueueName, Timestamp, Uid};
+use gangway_model::{Timestamp, Uid};
 
 use crate::decision::{Action, Decision};
-use crate::durable::Standing;
 use crate::engine::Engine;
-use crate::flavors::{NoFit, Search};
+use crate::flavors::{self, Found, Mode, Need};
+use crate::ids::{CellAmounts, QueueId, WorkloadId};
+use crate::ledger::Ledger;
 use crate::lifecycle;
-use crate::queues::{QueueKey, WaitingFor};
-use crate::quota::Usage;
+use crate::memory::Scan;
+use crate::preemption::{Asker, Request, Victim, search};
+use crate::queues::{Head, Parked};
+use smallvec::SmallVec;
+
+/// A head that was evaluated.
+#[derive(Debug)]
+struct Entry {
+    queue: QueueId,
+    head: Head,
+    priority: i32,
+    need: Arc<Need>,
+    evaluation: Evaluation,
+    /// It takes room that is kept for preemptors of lower priority in its own queue.
+    beats: Vec<WorkloadId>,
+}
+
+#[derive(Debug)]
+struct Evaluation {
+    found: Found,
+    victims: Vec<Victim>,
+    spared: usize,
+}
+
+impl Evaluation {
+    /// Whether it can be admitted or knows whom to preempt.
+    fn is_viable(&self) -> bool {
+        self.found.grade.mode == Mode::Fit || !self.victims.is_empty()
+    }
+}
+
+impl Entry {
+    /// Who borrows less goes first, then the higher priority, then who has waited longer.
+    fn order(&self) -> (u32, Reverse<i32>, Timestamp, &Uid) {
+        let level = self.evaluation.found.grade.level;
+        (level, Reverse(self.priority), self.head.key.at, &self.head.key.uid)
+    }
+}
+
+/// What was set aside so far in a cycle, besides what the ledger books for good.
+#[derive(Default)]
+struct Pass {
+    victims: Vec<Victim>,
+    /// Booked until the end of the cycle.
+    booked: Vec<(QueueId, CellAmounts)>,
+}
 
 impl Engine {
-    /// Takes one head of each queue, in order, and admits it or sets it aside. Says whether there was any.
+    /// Takes one head of each queue and admits it, gives it victims or sets it aside. Says whether there was
+    /// any.
     ///
-    /// Every head that is taken leaves its queue's front, so cycles come to an end.
-    pub(crate) fn cycle(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) -> bool {
-        let mut heads: Vec<(QueueKey, ClusterQueueName)> = Vec::new();
-        for name in std::mem::take(&mut self.memory.ready) {
-            if let Some((key, _)) = self.memory.queues.get(&name).and_then(|queue| queue.head()) {
-                heads.push((key.clone(), name));
-            }
-        }
+    /// Every head that is taken leaves its queue's front or has its search go on, so cycles come to an end.
+    pub(crate) fn run_cycle(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) -> bool {
+        let heads = self.take_heads();
         if heads.is_empty() {
             return false;
         }
-        self.memory.cycles += 1;
-        heads.sort();
-        for (key, name) in heads {
-            self.memory.ready.insert(name.clone());
+        self.memory.work.cycles += 1;
+        let mut entries: Vec<Entry> =
+            heads.into_iter().filter_map(|(queue, head)| self.nominate(queue, head)).collect();
+        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        let mut pass = Pass::default();
+        for entry in entries {
             if decisions.len() < budget {
-                self.evaluate(&key.uid, &name, now, decisions);
+                self.process(entry, &mut pass, now, budget, decisions);
             }
+        }
+        for (queue, amounts) in pass.booked {
+            self.memory.ledger.book_for_now(queue, &amounts, -1);
         }
         true
     }
 
+    fn take_heads(&mut self) -> Vec<(QueueId, Head)> {
+        let mut heads = Vec::new();
+        for queue in std::mem::take(&mut self.memory.ready) {
+            let pending = &mut self.memory.queues[queue.index()];
+            match pending.head() {
+                Some(head) => {
+                    heads.push((queue, head));
+                    self.memory.ready.push(queue);
+                }
+                None => pending.is_listed = false,
+            }
+        }
+        if !self.rules.standing_reserve && !heads.is_empty() {
+            self.add_blocked_heads(&mut heads);
+        }
+        heads
+    }
+
+    /// A strict queue's first is tried in every cycle of its tree: what it reserves counts for that cycle only.
+    fn add_blocked_heads(&self, heads: &mut Vec<(QueueId, Head)>) {
+        let mut queues: Vec<QueueId> =
+            heads.iter().flat_map(|(queue, _)| self.memory.ledger.queues_of_tree(*queue)).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        for queue in queues {
+            let head = self.memory.queues.get(queue.index()).and_then(|pending| pending.blocked_head());
+            heads.extend(head.map(|head| (queue, head)));
+        }
+    }
+
+    /// Evaluates a head. None if nothing can come of it: then it is set aside already.
+    fn nominate(&mut self, queue: QueueId, head: Head) -> Option<Entry> {
+        let id = head.key.id;
+        if self.track(id).is_some_and(|track| track.stale.is_some()) {
+            // Its object has changed, and the change was not seen yet: nobody knows whether it fits.
+            self.set_aside(queue, &head, Parked::new(PendingReason::PendingEvaluation));
+            return None;
+        }
+        if let Some(parked) = self.memory.queues[queue.index()].lasting(head.lane).cloned() {
+            self.set_aside(queue, &head, parked);
+            return None;
+        }
+        let need = self.need(queue, &head)?;
+        self.memory.work.evaluations += 1;
+        let priority = self.durable.workloads.get(id)?.priority;
+        let (evaluation, beats) = self.evaluate(queue, &head, priority, &need);
+        self.memory.work.spared += evaluation.spared as u64;
+        let entry = Entry { queue, head, priority, need, evaluation, beats };
+        if entry.evaluation.found.grade.mode == Mode::NoFit {
+            self.nothing_fits(&entry);
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// What the Workloads of a lane need, worked out once per definition of their queue.
+    fn need(&mut self, queue: QueueId, head: &Head) -> Option<Arc<Need>> {
+        let account = self.memory.ledger.account(queue);
+        let definition = account.definition;
+        if let Some(need) = self.memory.queues[queue.index()].need(head.lane, definition) {
+            return Some(need);
+        }
+        let workload = self.durable.workloads.get(head.key.id)?;
+        let mut need = Need::of(account.view.as_ref()?, &self.durable.flavors, &workload.pod_sets);
+        need.waits_for = self.waits_for_alone(queue, &need);
+        let need = Arc::new(need);
+        self.memory.queues[queue.index()].set_need(head.lane, definition, need.clone());
+        Some(need)
+    }
+
+    /// Why a Workload would wait if nobody else were there: that does not pass. Otherwise it waits for others.
+    ///
+    /// What a podSet finds depends on what the others before it found, and that on who is there at the moment.
+    /// So that the reason does not change with every start and end, it is found in the empty queue.
+    fn waits_for_alone(&mut self, queue: QueueId, need: &Need) -> PendingReason {
+        let asker = Asker {
+            queue,
+            priority: i32::MIN,
+            queued_at: Timestamp::EPOCH,
+            barred: &[],
+            every_resource_counts: true,
+        };
+        let ledger = &mut self.memory.ledger;
+        std::mem::swap(&mut ledger.tree, &mut ledger.unused);
+        let found = flavors::choose(ledger, asker, need, &[]);
+        std::mem::swap(&mut ledger.tree, &mut ledger.unused);
+        found.failure.map_or(PendingReason::WaitingForQuota, |failure| failure.reason)
+    }
+
+    /// Evaluates with what is kept for the Workload itself and for its queue taken off; then, if nothing comes
+    /// of it, also with what is kept for preemptors of lower priority in its queue.
     fn evaluate(
         &mut self,
-        uid: &Uid,
-        name: &ClusterQueueName,
+        queue: QueueId,
+        head: &Head,
+        priority: i32,
+        need: &Need,
+    ) -> (Evaluation, Vec<WorkloadId>) {
+        let id = head.key.id;
+        let evaluation = self.evaluate_without(queue, head, priority, need, &[id]);
+        if evaluation.is_viable() || !self.rules.hold {
+            return (evaluation, Vec::new());
+        }
+        let holds = &self.memory.ledger.account(queue).holds;
+        let is_lower = |other: &WorkloadId| {
+            self.durable.workloads.get(*other).is_some_and(|other| other.priority < priority)
+        };
+        let lower: Vec<WorkloadId> = holds.iter().map(|kept| kept.id).filter(is_lower).collect();
+        if lower.is_empty() {
+            return (evaluation, Vec::new());
+        }
+        let lifted: Vec<WorkloadId> = lower.iter().copied().chain([id]).collect();
+        let second = self.evaluate_without(queue, head, priority, need, &lifted);
+        if second.is_viable() { (second, lower) } else { (evaluation, Vec::new()) }
+    }
+
+    fn evaluate_without(
+        &mut self,
+        queue: QueueId,
+        head: &Head,
+        priority: i32,
+        need: &Need,
+        lifted: &[WorkloadId],
+    ) -> Evaluation {
+        let barred = self.barred(head.key.id);
+        let asker = Asker {
+            queue,
+            priority,
+            queued_at: head.key.at,
+            barred: &barred,
+            every_resource_counts: self.rules.searches_end,
+        };
+        let generation = self.memory.ledger.account(queue).generation;
+        let scan = self.memory.tracks[head.key.id.index()].scan.as_ref();
+        let scan = scan.filter(|scan| scan.generation == generation);
+        let from = scan.map(|scan| scan.next.clone()).unwrap_or_default();
+        let ledger = &mut self.memory.ledger;
+        let has_hold = ledger.hold(queue, head.key.id).is_some();
+        let taken_off = ledger.lift(queue, |id| lifted.contains(&id), has_hold);
+        let found = flavors_of_hold(ledger, asker, head.key.id)
+            .unwrap_or_else(|| flavors::choose(ledger, asker, need, &from));
+        let searched = match found.grade.mode {
+            Mode::Fit | Mode::NoFit => search::Found::default(),
+            _ => search::search(ledger, asker, Request { amounts: &found.usage, needing: &found.needing }),
+        };
+        ledger.put_back(&taken_off);
+        Evaluation { found, victims: searched.victims, spared: searched.spared }
+    }
+
+    /// What a Workload would get if those who leave were gone; none if it would not fit.
+    pub(crate) fn room_for(&mut self, queue: QueueId, head: &Head) -> Option<Found> {
+        let need = self.need(queue, head)?;
+        let priority = self.durable.workloads.get(head.key.id)?.priority;
+        let evaluation = self.evaluate_without(queue, head, priority, &need, &[head.key.id]);
+        evaluation.is_viable().then_some(evaluation.found)
+    }
+
+    /// Whom a Workload may not preempt: it had to leave for them, directly or through others.
+    fn barred(&self, id: WorkloadId) -> Vec<WorkloadId> {
+        let mut barred = Vec::new();
+        if !self.rules.hold {
+            return barred;
+        }
+        let mut current = id;
+        while let Some(preemptor) =
+            self.durable.workloads.get(current).and_then(|workload| workload.state.preemptor())
+        {
+            match self.durable.workloads.id(preemptor) {
+                Some(next) if next != id && !barred.contains(&next) => barred.push(next),
+                _ => break,
+            }
+            current = barred[barred.len() - 1];
+        }
+        barred
+    }
+
+    fn process(
+        &mut self,
+        entry: Entry,
+        pass: &mut Pass,
         now: Timestamp,
+        budget: usize,
         decisions: &mut Vec<Decision>,
     ) {
-        let admission = if self.memory.tracks.get(uid).is_some_and(|track| track.stale.is_some()) {
-            Err(NoFit::changed())
+        if !entry.evaluation.is_viable() {
+            self.reserve_for_this_cycle(&entry, pass);
+            self.nothing_fits(&entry);
+            return;
+        }
+        let own = &entry.evaluation.victims;
+        let overlaps = own.iter().any(|victim| pass.victims.iter().any(|taken| taken.id == victim.id));
+        if overlaps || !self.still_fits(&entry, pass) {
+            // Somebody before it in this cycle took the room. It is tried again in the next.
+            self.memory.tracks[entry.head.key.id.index()].scan = None;
+            return;
+        }
+        for beaten in &entry.beats {
+            self.give_up(*beaten);
+        }
+        if own.is_empty() {
+            self.admit(&entry, now, decisions);
         } else {
-            self.memory.evaluations += 1;
-            self.nominate(uid, name)
+            pass.victims.extend(own.iter().cloned());
+            let Evaluation { found, victims, .. } = entry.evaluation;
+            if !self.rules.hold {
+                self.memory.ledger.book_for_now(entry.queue, &found.usage, 1);
+                pass.booked.push((entry.queue, found.usage.clone()));
+            }
+            let preemptor = (entry.queue, entry.head.key.id);
+            self.make_room(preemptor, found, &victims, (now, budget), decisions);
+        }
+    }
+
+    /// Whether what was chosen fits after what was decided before in this cycle.
+    fn still_fits(&mut self, entry: &Entry, pass: &Pass) -> bool {
+        let own = &entry.evaluation.victims;
+        let ledger = &mut self.memory.ledger;
+        let id = entry.head.key.id;
+        let has_hold = ledger.hold(entry.queue, id).is_some();
+        let lifted = ledger.lift(entry.queue, |other| other == id || entry.beats.contains(&other), has_hold);
+        let waits_for_victims = own.is_empty() && self.rules.victims_room_waits;
+        let gone: Vec<&Victim> =
+            if waits_for_victims { Vec::new() } else { pass.victims.iter().chain(own).collect() };
+        book_all(ledger, &gone, -1);
+        let fits = ledger.node(entry.queue).is_some_and(|node| {
+            let usage = entry.evaluation.found.usage.iter();
+            usage.clone().all(|(cell, amount)| i128::from(*amount) <= ledger.tree.available(node, *cell))
+        });
+        book_all(ledger, &gone, 1);
+        ledger.put_back(&lifted);
+        fits
+    }
+
+    fn admit(&mut self, entry: &Entry, now: Timestamp, decisions: &mut Vec<Decision>) {
+        let id = entry.head.key.id;
+        let (Some(workload), Some(view)) =
+            (self.durable.workloads.get(id), self.memory.ledger.view(entry.queue))
+        else {
+            return;
         };
-        match admission {
-            Ok(admission) => {
-                let state = lifecycle::admitted(&self.durable.workloads[uid], admission.clone(), now);
-                decisions.push(self.book(uid, Action::Admit(admission), state));
-            }
-            Err(no_fit) => {
-                let Some(queue) = self.memory.queues.get_mut(name) else { return };
-                let affected = queue.set_aside(no_fit);
-                self.memory.unreported.extend(affected);
-            }
-        }
+        let name = self.memory.ledger.queue_names.name(entry.queue.index());
+        let picks = &entry.evaluation.found.picks;
+        let admission = flavors::admission(view, name, &workload.pod_sets, &entry.need, picks);
+        let admission = Arc::new(admission);
+        let state = lifecycle::admitted(workload, admission.clone(), now);
+        self.end_hold(id);
+        self.memory.admissions += 1;
+        let track = &mut self.memory.tracks[id.index()];
+        (track.sequence, track.scan, track.is_preemptor) = (self.memory.admissions, None, false);
+        decisions.push(self.book(id, Action::Admit(admission), state));
     }
 
-    fn nominate(
-        &self,
-        uid: &Uid,
-        name: &ClusterQueueName,
-    ) -> Result<gangway_model::workload::Admission, NoFit> {
-        let (Some(workload), Some(search)) = (self.durable.workloads.get(uid), self.search(name)) else {
-            let message = format!("ClusterQueue {name} does not exist");
-            return Err(NoFit { reason: PendingReason::Misconfigured, message, trace: Vec::new() });
+    /// Sets room aside for a Workload that cannot preempt anybody, so that who comes after it in this cycle
+    /// does not take it. Where it could take it back, nothing is set aside.
+    fn reserve_for_this_cycle(&mut self, entry: &Entry, pass: &mut Pass) {
+        let ledger = &mut self.memory.ledger;
+        let Some(view) = ledger.view(entry.queue) else { return };
+        if view.preemption.reclaim_within_cohort == ReclaimWithinCohort::Any
+            || (self.rules.standing_reserve && stays_within_nominal(ledger, entry))
+        {
+            return;
+        }
+        let found = &entry.evaluation.found;
+        let (node, borrows) = (view.node, found.grade.level > 0);
+        let mut amounts = CellAmounts::new();
+        for (cell, amount) in &found.usage {
+            let own = ledger.tree.nominal(node, *cell) - ledger.tree.usage(node, *cell);
+            let most = match (borrows, ledger.tree.borrowing_limit(node, *cell)) {
+                (false, _) => own.max(0),
+                (true, None) => i128::from(*amount),
+                (true, Some(limit)) => own + limit,
+            };
+            let amount = most.min(i128::from(*amount));
+            amounts.push((*cell, i64::try_from(amount).unwrap_or(0)));
+        }
+        ledger.book_for_now(entry.queue, &amounts, 1);
+        pass.booked.push((entry.queue, amounts));
+    }
+
+    /// A head cannot be admitted. If its search has flavors left it goes on in the next cycle; otherwise it is
+    /// set aside.
+    fn nothing_fits(&mut self, entry: &Entry) {
+        let found = &entry.evaluation.found;
+        let id = entry.head.key.id;
+        let generation = self.memory.ledger.account(entry.queue).generation;
+        let more = self.search_goes_on(id, generation, found);
+        if self.rules.preemptor_mark_ends && self.memory.tracks[id.index()].is_preemptor {
+            if self.waits_for_victims(id) {
+                let parked = Parked::new(PendingReason::WaitingForPreemptedWorkloads);
+                self.set_aside(entry.queue, &entry.head, parked);
+            } else {
+                self.give_up(id);
+            }
+            return;
+        }
+        if more {
+            return;
+        }
+        let failure = found.failure;
+        let lasts = failure.is_some_and(|failure| failure.lasts);
+        let claims = self.rules.standing_reserve
+            && failure.is_none()
+            && stays_within_nominal(&self.memory.ledger, entry)
+            && self.memory.ledger.view(entry.queue).is_some_and(|view| {
+                view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Any
+                    && self.memory.ledger.tree.parent(view.node).is_some()
+            });
+        let claim = claims.then(|| found.usage.clone());
+        let parked = Parked { lasts, claim, ..Parked::new(entry.need.waits_for) };
+        self.set_aside(entry.queue, &entry.head, parked);
+    }
+
+    /// Notes where the search for flavors goes on in the next cycle, if it does.
+    fn search_goes_on(&mut self, id: WorkloadId, generation: u64, found: &Found) -> bool {
+        let scan = &mut self.memory.tracks[id.index()].scan;
+        let mut farthest = match scan.take() {
+            Some(scan) if scan.generation == generation => scan.farthest,
+            _ => SmallVec::new(),
         };
-        search.assign(workload)
+        farthest.resize(farthest.len().max(found.picks.len()), 0);
+        let mut goes_on = false;
+        for (pick, farthest) in found.picks.iter().zip(&mut farthest) {
+            // One podSet may have come to its end and begin again while another goes on, and so for ever.
+            goes_on |= pick.next > if self.rules.searches_end { *farthest } else { 0 };
+            *farthest = pick.next.max(*farthest);
+        }
+        let next = found.picks.iter().map(|pick| pick.next).collect();
+        *scan = goes_on.then(|| Box::new(Scan { generation, next, farthest }));
+        goes_on
     }
 
-    /// The flavor search in a ClusterQueue as it is now.
-    pub(crate) fn search(&self, name: &ClusterQueueName) -> Option<Search<'_>> {
-        static NOTHING: Usage = Usage::NOTHING;
-        let queue = self.durable.cluster_queues.get(name)?;
-        let usage = self.memory.cluster_tallies.get(name).map_or(&NOTHING, |tally| &tally.reservation);
-        Some(Search { queue, flavors: &self.durable.flavors, usage })
+    pub(crate) fn set_aside(&mut self, queue: QueueId, head: &Head, parked: Parked) {
+        let changed = self.memory.queues[queue.index()].set_aside(head, parked);
+        for id in changed {
+            self.note_unreported(id);
+        }
+        self.follow_claim(queue);
     }
+}
 
-    /// Why a Workload waits, as far as it is known.
-    pub(crate) fn waiting_now(&self, uid: &Uid) -> Option<Standing> {
-        let workload = self.durable.workloads.get(uid)?;
-        let track = self.memory.tracks.get(uid)?;
-        if !matches!(workload.state, State::Pending(_)) || track.decision.is_some() {
-            return None;
-        }
-        if let Some(standing) = self.durable.standing(workload) {
-            return Some(standing);
-        }
-        if let Some(refused) = track.waits_after_refusal() {
-            let message = format!("The API server refuses the write: {}", refused.message);
-            return Some(Standing { reason: PendingReason::Misconfigured, message });
-        }
-        let place = track.place.as_ref()?;
-        match self.memory.queues.get(&place.queue)?.waiting_for(&place.key, place.shape)? {
-            WaitingFor::Fit(no_fit) => {
-                Some(Standing { reason: no_fit.reason, message: no_fit.message.clone() })
-            }
-            WaitingFor::First(first) => {
-                let name = &self.durable.workloads.get(&first.uid)?.name;
-                let message = format!("ClusterQueue {} is StrictFIFO and {name} goes first", place.queue);
-                Some(Standing { reason: PendingReason::WaitingForQuota, message })
-            }
+fn book_all(ledger: &mut Ledger, victims: &[&Victim], sign: i64) {
+    // A victim of two is gone once.
+    for (index, victim) in victims.iter().enumerate() {
+        if let Some(node) = ledger.node(victim.queue)
+            && !victims[..index].iter().any(|before| before.usage_is_of(victim))
+        {
+            ledger.tree.add_all(node, &victim.usage, sign);
         }
     }
+}
 
-    /// Has the waiting reason of Workloads written where it changed.
-    pub(crate) fn report_waiting(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) {
-        while decisions.len() < budget {
-            let Some(uid) = self.memory.unreported.pop_first() else { break };
-            if self.memory.tracks.get(&uid).is_none_or(|track| !track.may_report()) {
-                continue;
-            }
-            let Some((reason, state)) = self.report(&uid, now) else { continue };
-            decisions.push(self.book(&uid, Action::ReportWaiting(reason), state));
-        }
-    }
+/// What a preemptor gets of the room that is kept for it, if all of it is there.
+fn flavors_of_hold(ledger: &Ledger, asker: Asker<'_>, id: WorkloadId) -> Option<Found> {
+    let kept = ledger.hold(asker.queue, id)?;
+    let (definition, flavors) = kept.flavors.as_ref()?;
+    let is_current = *definition == ledger.account(asker.queue).definition;
+    is_current.then(|| flavors::choose_again(ledger, asker, flavors, &kept.need)).flatten()
+}
 
-    /// The state in which a Workload says why it waits now; none if it says so already.
-    fn report(&self, uid: &Uid, now: Timestamp) -> Option<(PendingReason, State)> {
-        let standing = self.waiting_now(uid)?;
-        let State::Pending(pending) = &self.durable.workloads.get(uid)?.state else { return None };
-        if pending.waiting.as_ref().is_some_and(|waiting| waiting.reason == standing.reason) {
-            return None;
-        }
-        let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
-        let waiting = Waiting { reason: standing.reason, message: standing.message, since };
-        Some((standing.reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
-    }
-
-    /// The same for a report that was decided before, with the time of that decision.
-    pub(crate) fn report_now(&self, uid: &Uid) -> Option<State> {
-        let decided = match &self.memory.tracks.get(uid)?.report.as_ref()?.state {
-            State::Pending(pending) => pending.waiting.as_ref()?.since,
-            _ => return None,
-        };
-        self.report(uid, decided).map(|(_, state)| state)
-    }
+/// Whether what was chosen is no more than its queue has of its own.
+fn stays_within_nominal(ledger: &Ledger, entry: &Entry) -> bool {
+    ledger.node(entry.queue).is_some_and(|node| {
+        let usage = &entry.evaluation.found.usage;
+        usage.iter().all(|(cell, amount)| i128::from(*amount) <= ledger.tree.nominal(node, *cell))
+    })
 }

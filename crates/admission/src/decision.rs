@@ -1,9 +1,10 @@
 //! What the engine wants done.
 
 use std::fmt;
+use std::sync::Arc;
 
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
-use gangway_model::workload::{Admission, State};
+use gangway_model::workload::{Admission, Preemption, State};
 use gangway_model::{ObjectName, Uid};
 
 /// Tells decisions apart, in the order in which they were made.
@@ -28,9 +29,9 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Set quota aside and let it start.
-    Admit(Admission),
-    /// Tell it to leave.
-    Evict(EvictionReason),
+    Admit(Arc<Admission>),
+    /// Tell it to leave, and for whom if it is preempted.
+    Evict(EvictionReason, Option<Preemption>),
     /// Its pods are gone: take its quota back.
     Release(EvictionReason),
     /// Let it be queued again.
@@ -67,7 +68,11 @@ impl fmt::Display for Decision {
                 let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
                 write!(f, "admit in {} on {}", admission.cluster_queue, flavors.join(", "))
             }
-            Action::Evict(reason) => write!(f, "evict: {reason}"),
+            Action::Evict(_, Some(preemption)) => {
+                let preemptor = preemption.preemptor.as_ref().map_or("somebody", |uid| uid.as_str());
+                write!(f, "evict: {} for {preemptor}", preemption.reason)
+            }
+            Action::Evict(reason, None) => write!(f, "evict: {reason}"),
             Action::Release(reason) => write!(f, "release after {reason}"),
             Action::Requeue(reason) => write!(f, "requeue: {reason}"),
             Action::Finish(reason) => write!(f, "finish: {reason}"),

@@ -1,25 +1,29 @@
 //! The part of the engine's state that is a function of the objects, and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace, StopPolicy};
+use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
 use gangway_model::workload::Workload;
-use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, Uid};
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Uid};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::JobFacts;
+use crate::ledger::in_cycle;
+use crate::records::Workloads;
 
 /// Everything that was observed. A restart rebuilds it from the objects, equal to the last bit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durable {
     pub(crate) flavors: BTreeMap<FlavorName, Flavor>,
     pub(crate) cluster_queues: BTreeMap<ClusterQueueName, ClusterQueue>,
+    pub(crate) cohorts: BTreeMap<CohortName, Cohort>,
     pub(crate) local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub(crate) namespaces: BTreeMap<NamespaceName, Namespace>,
-    pub(crate) jobs: BTreeMap<Uid, JobFacts>,
+    pub(crate) jobs: FxHashMap<Uid, JobFacts>,
     /// The Jobs, there or gone, that have pods.
-    pub(crate) owners_with_pods: BTreeSet<Uid>,
-    pub(crate) workloads: BTreeMap<Uid, Workload>,
+    pub(crate) owners_with_pods: FxHashSet<Uid>,
+    pub(crate) workloads: Workloads,
 }
 
 /// Why a Workload waits whatever the quota, with the message for people.
@@ -46,9 +50,42 @@ impl Durable {
         self.local_queues.get(&Self::queue_name(workload)).map(|queue| &queue.cluster_queue)
     }
 
+    /// The highest cohort above this one, or itself.
+    pub(crate) fn root_cohort(&self, name: &CohortName) -> CohortName {
+        let mut root = name;
+        for _ in 0..self.cohorts.len() {
+            match self.cohorts.get(root).and_then(|cohort| cohort.parent.as_ref()) {
+                Some(parent) => root = parent,
+                None => break,
+            }
+        }
+        root.clone()
+    }
+
+    /// The ClusterQueues in a cohort or below it.
+    pub(crate) fn queues_under(&self, name: &CohortName) -> impl Iterator<Item = &ClusterQueueName> {
+        let is_under = move |cohort: &CohortName| {
+            let mut above = Some(cohort);
+            for _ in 0..=self.cohorts.len() {
+                if above == Some(name) {
+                    return true;
+                }
+                above = above.and_then(|above| self.cohorts.get(above)?.parent.as_ref());
+            }
+            false
+        };
+        let queues = self.cluster_queues.values();
+        queues.filter(move |queue| queue.cohort.as_ref().is_some_and(&is_under)).map(|queue| &queue.name)
+    }
+
     /// What keeps a Workload out of every queue, if anything does.
     pub(crate) fn standing(&self, workload: &Workload) -> Option<Standing> {
-        use PendingReason::{AdmissionGated, Deactivated, Misconfigured, Suspended};
+        Self::own_standing(workload).or_else(|| self.queue_standing(&Self::queue_name(workload)))
+    }
+
+    /// What of itself keeps a Workload out of every queue, if anything does.
+    pub(crate) fn own_standing(workload: &Workload) -> Option<Standing> {
+        use PendingReason::{AdmissionGated, Deactivated, Misconfigured};
         if !workload.active {
             return standing(Deactivated, "The Workload is not active; set spec.active to true".into());
         }
@@ -58,8 +95,13 @@ impl Durable {
         if !workload.gates.is_empty() {
             return standing(AdmissionGated, format!("Waiting for {} to approve", workload.gates.join(", ")));
         }
-        let name = Self::queue_name(workload);
-        let Some(local) = self.local_queues.get(&name).filter(|queue| !queue.deleting) else {
+        None
+    }
+
+    /// What keeps every Workload of a LocalQueue out, if anything does.
+    pub(crate) fn queue_standing(&self, name: &ObjectName) -> Option<Standing> {
+        use PendingReason::{Misconfigured, Suspended};
+        let Some(local) = self.local_queues.get(name).filter(|queue| !queue.deleting) else {
             return standing(Misconfigured, format!("LocalQueue {name} does not exist"));
         };
         if local.stop_policy != StopPolicy::None {
@@ -70,7 +112,7 @@ impl Durable {
             return standing(Misconfigured, missing);
         };
         match self.cluster_queue_activity(queue) {
-            (ClusterQueueReason::Ready, _) => self.namespace_problem(queue, &workload.name.namespace),
+            (ClusterQueueReason::Ready, _) => self.namespace_problem(queue, &name.namespace),
             (ClusterQueueReason::Terminating, message) => standing(Misconfigured, message),
             (_, message) => standing(Suspended, message),
         }
@@ -90,7 +132,7 @@ impl Durable {
     /// Whether a ClusterQueue admits, and what its condition says.
     pub(crate) fn cluster_queue_activity(&self, queue: &ClusterQueue) -> (ClusterQueueReason, String) {
         use ClusterQueueReason::{
-            AdmissionCheckInactive, FlavorNotFound, Ready, Stopped, Terminating, Unknown,
+            AdmissionCheckInactive, CohortCycle, FlavorNotFound, Ready, Stopped, Terminating, Unknown,
         };
         let name = &queue.name;
         if queue.deleting {
@@ -115,6 +157,12 @@ impl Durable {
                 FlavorNotFound,
                 format!("ClusterQueue {name} needs ResourceFlavors that do not exist: {list}"),
             );
+        }
+        if let Some(cohort) = queue.cohort.as_ref().filter(|cohort| in_cycle(&self.cohorts, cohort)) {
+            let message = format!(
+                "ClusterQueue {name} is in cohort {cohort}, whose parents lead back to itself; give one of them another parent"
+            );
+            return (CohortCycle, message);
         }
         if let Some(check) = queue.admission_checks.first() {
             let message = format!(
@@ -146,15 +194,9 @@ impl Durable {
 
 /// An active queue says which of its settings nobody acts on yet.
 fn ready_message(queue: &ClusterQueue) -> String {
-    let mut ignored = queue.not_acted_on.clone();
-    if let Some(cohort) = &queue.cohort {
-        ignored.push(format!("cohort {cohort} (only nominal quota is used)"));
-    }
-    if queue.preemption != gangway_model::queues::PreemptionPolicy::default() {
-        ignored.push("preemption".to_owned());
-    }
-    if ignored.is_empty() {
+    if queue.not_acted_on.is_empty() {
         return "The ClusterQueue admits Workloads".into();
     }
-    format!("The ClusterQueue admits Workloads; not supported yet and not acted on: {}", ignored.join(", "))
+    let ignored = queue.not_acted_on.join(", ");
+    format!("The ClusterQueue admits Workloads; not supported yet and not acted on: {ignored}")
 }

@@ -1,8 +1,8 @@
 //! What the engine is told.
 
-use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace};
+use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
 use gangway_model::workload::Workload;
-use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, Timestamp, Uid};
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Timestamp, Uid};
 
 use crate::decision::DecisionId;
 
@@ -17,6 +17,10 @@ pub enum Event {
     ClusterQueue(Box<ClusterQueue>),
     /// A ClusterQueue was deleted.
     ClusterQueueGone(ClusterQueueName),
+    /// A Cohort as it is now.
+    Cohort(Cohort),
+    /// A Cohort was deleted.
+    CohortGone(CohortName),
     /// A LocalQueue as it is now.
     LocalQueue(LocalQueue),
     /// A LocalQueue was deleted.

@@ -5,7 +5,8 @@ use gangway_model::workload::State;
 use gangway_model::{ClusterQueueName, ObjectName, Uid};
 
 use crate::engine::Engine;
-use crate::flavors::{FlavorTrace, Verdict};
+use crate::ids::WorkloadId;
+use crate::trace::{FlavorTrace, Verdict};
 
 /// Where a Workload is and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,8 @@ impl Engine {
     /// A Workload that was not evaluated since the last change is explained as it stood then, so
     /// decide first for an answer that is up to date.
     pub fn explain(&self, uid: &Uid) -> Option<Explanation> {
-        let workload = self.durable.workloads.get(uid)?;
+        let id = self.durable.workloads.id(uid)?;
+        let workload = self.durable.workloads.get(id)?;
         let queue = self.durable.cluster_queue_of(workload).cloned();
         let mut explanation = Explanation {
             name: workload.name.clone(),
@@ -77,7 +79,7 @@ impl Engine {
             flavors: Vec::new(),
             advice: Vec::new(),
         };
-        let decided = self.memory.tracks.get(uid).and_then(|track| track.decision.as_ref());
+        let decided = self.track(id).and_then(|track| track.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
             State::Finished(finish, _) => {
                 explanation.message = format!("{}: {}", finish.reason, finish.message)
@@ -97,23 +99,20 @@ impl Engine {
                 );
                 explanation.cluster_queue = Some(reservation.admission.cluster_queue.clone());
             }
-            State::Pending(_) => self.explain_waiting(uid, &mut explanation),
+            State::Pending(_) => self.explain_waiting(id, &mut explanation),
         }
         Some(explanation)
     }
 
-    fn explain_waiting(&self, uid: &Uid, explanation: &mut Explanation) {
-        let waiting = self.waiting_now(uid);
+    fn explain_waiting(&self, id: WorkloadId, explanation: &mut Explanation) {
+        let waiting = self.waiting_now(id);
         let reason = waiting.as_ref().map_or(PendingReason::PendingEvaluation, |waiting| waiting.reason);
         explanation.situation = Situation::Waiting(reason);
         explanation.message = waiting.map_or_else(|| "not evaluated yet".into(), |waiting| waiting.message);
-        if let Some(place) = self.memory.tracks.get(uid).and_then(|track| track.place.as_ref()) {
-            explanation.ahead =
-                self.memory.queues.get(&place.queue).map_or(0, |queue| queue.ahead_of(&place.key));
-            if let (Some(search), Some(workload)) =
-                (self.search(&place.queue), self.durable.workloads.get(uid))
-            {
-                explanation.flavors = search.trace(workload);
+        if let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) {
+            explanation.ahead = self.memory.queues[place.queue.index()].ahead_of(&place.key);
+            if let Some(workload) = self.durable.workloads.get(id) {
+                explanation.flavors = self.trace(&self.memory.ledger.tree, place.queue, workload).flavors;
             }
         }
         explanation.advice.push(reason.doc().ends_when.to_owned());

@@ -1,126 +1,188 @@
-//! How a flavor is chosen: for each podSet and resource group the first flavor that suits and has room.
+//! How a flavor is chosen: for each podSet and resource group the first flavor that is good enough, or the
+//! best of all.
 
 use std::collections::BTreeMap;
 
-use gangway_model::constraints::{Taint, untolerated};
-use gangway_model::quantity::Shown;
-use gangway_model::queues::{ClusterQueue, Flavor, FlavorQuotas, ResourceGroup};
+use gangway_model::constraints::untolerated;
+use gangway_model::queues::{Flavor, FungibilityPolicy, FungibilityPreference};
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{Admission, Assignment, PodSet, Workload};
-use gangway_model::{Amount, FlavorName, PODS_RESOURCE, PodSetName, Requests, ResourceName};
+use gangway_model::workload::{Admission, Assignment, PodSet};
+use gangway_model::{ClusterQueueName, FlavorName, PODS_RESOURCE, Requests, ResourceName};
+use smallvec::SmallVec;
 
-use crate::quota::Usage;
+use crate::ids::{CellAmounts, CellId, NodeId, add_amount, amount_of};
+use crate::ledger::{FlavorView, GroupView, Ledger, QueueView};
+use crate::preemption::{Asker, Request, search};
+use crate::tree::Tree;
 
-/// A Workload that does not fit, and why.
+/// What a podSet needs of a resource group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoFit {
-    /// The reason.
-    pub reason: PendingReason,
-    /// The reason with its numbers.
-    pub message: String,
-    /// Every flavor that was considered.
-    pub trace: Vec<FlavorTrace>,
+struct GroupNeed {
+    group: usize,
+    /// Resources by their place in the group, and how much all pods together want.
+    wants: SmallVec<[(u16, i64); 4]>,
+    /// Whether taints, node selector and affinity let the pods use each flavor.
+    suits: SmallVec<[bool; 8]>,
 }
 
-impl NoFit {
-    /// Its object has changed, and the change was not seen yet: nobody knows whether it fits.
-    pub(crate) fn changed() -> Self {
-        let message = "The Workload has just changed".to_owned();
-        Self { reason: PendingReason::PendingEvaluation, message, trace: Vec::new() }
+/// What a podSet needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PodSetNeed {
+    groups: SmallVec<[GroupNeed; 1]>,
+    /// A resource that it wants and no group covers.
+    uncovered: Option<ResourceName>,
+}
+
+/// What Workloads of one shape need of one queue, worked out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pod_sets: SmallVec<[PodSetNeed; 1]>,
+    /// Why it waits when it does: for others, or for something that does not pass.
+    pub(crate) waits_for: PendingReason,
+}
+
+/// What a podSet wants in all; pods are counted where the queue gives quota for them.
+fn wanted(view: &QueueView, pod_set: &PodSet) -> Requests {
+    let mut wanted = pod_set.requests.times(i64::from(pod_set.count));
+    if view.group_of(PODS_RESOURCE).is_some() {
+        wanted.set(PODS_RESOURCE.into(), i64::from(pod_set.count));
     }
+    wanted
 }
 
-/// A flavor that was considered for a podSet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlavorTrace {
-    /// The podSet.
-    pub pod_set: PodSetName,
-    /// The flavor.
-    pub flavor: FlavorName,
-    /// What came of it.
-    pub verdict: Verdict,
-}
-
-/// What came of considering a flavor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It suits and has room.
-    Fits,
-    /// The pods do not tolerate a taint of its nodes.
-    Taint(Taint),
-    /// Node selector or affinity of the pods exclude its nodes.
-    Affinity,
-    /// More is asked for than the queue could ever give.
-    Exceeds(Shortage),
-    /// Too much of it is in use.
-    Busy(Shortage),
-}
-
-/// The numbers of a resource that is short.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shortage {
-    /// The resource.
-    pub resource: ResourceName,
-    /// How much is needed.
-    pub need: i64,
-    /// How much is free.
-    pub free: i64,
-    /// How much there is in all.
-    pub quota: Amount,
-}
-
-impl Verdict {
-    /// The reason that it makes a Workload wait for, worst last.
-    fn reason(&self) -> Option<PendingReason> {
-        match self {
-            Self::Fits => None,
-            Self::Busy(_) => Some(PendingReason::WaitingForQuota),
-            Self::Exceeds(_) => Some(PendingReason::ExceedsMaxQuota),
-            Self::Taint(_) | Self::Affinity => Some(PendingReason::NoMatchingFlavor),
+impl Need {
+    pub(crate) fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_sets: &[PodSet]) -> Self {
+        Self {
+            pod_sets: pod_sets.iter().map(|pod_set| PodSetNeed::of(view, flavors, pod_set)).collect(),
+            waits_for: PendingReason::WaitingForQuota,
         }
     }
 }
 
-impl std::fmt::Display for FlavorTrace {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let flavor = &self.flavor;
-        match &self.verdict {
-            Verdict::Fits => write!(f, "flavor {flavor} has room"),
-            Verdict::Taint(taint) => {
-                write!(
-                    f,
-                    "flavor {flavor} has the taint {}={}, which the pods do not tolerate",
-                    taint.key, taint.value
-                )
+impl PodSetNeed {
+    fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_set: &PodSet) -> Self {
+        let wanted = wanted(view, pod_set);
+        let mut need = Self { groups: SmallVec::new(), uncovered: None };
+        for (resource, value) in wanted.iter() {
+            let Some(index) = view.group_of(resource.as_str()) else {
+                if value != 0 && need.uncovered.is_none() {
+                    need.uncovered = Some(resource.clone());
+                }
+                continue;
+            };
+            if need.groups.iter().any(|known| known.group == index) {
+                continue;
             }
-            Verdict::Affinity => {
-                write!(f, "flavor {flavor} does not match the pods' node selector or affinity")
+            let group = &view.groups[index];
+            let in_group = group.resources.iter().enumerate();
+            let wants = in_group.filter(|(_, resource)| wanted.contains(resource.as_str()));
+            need.groups.push(GroupNeed {
+                group: index,
+                wants: wants.map(|(at, resource)| (at as u16, wanted.get(resource.as_str()))).collect(),
+                suits: group.flavors.iter().map(|flavor| suits(flavors, flavor, pod_set)).collect(),
+            });
+        }
+        need
+    }
+}
+
+fn suits(flavors: &BTreeMap<FlavorName, Flavor>, view: &FlavorView, pod_set: &PodSet) -> bool {
+    flavors.get(&view.name).is_some_and(|flavor| {
+        let constraints = &pod_set.constraints;
+        let tolerations = constraints.tolerations.iter().chain(&flavor.tolerations);
+        untolerated(&flavor.node_taints, tolerations).is_none()
+            && constraints.accept_flavor(&flavor.node_labels)
+    })
+}
+
+/// How well something fits, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    /// Not at all.
+    NoFit,
+    /// Preemption might help, but there is nobody to preempt.
+    NoCandidates,
+    /// By preempting in its own queue.
+    Preempt,
+    /// By taking back from other queues.
+    Reclaim,
+    /// At once.
+    Fit,
+}
+
+/// How well a flavor serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grade {
+    pub(crate) mode: Mode,
+    /// How high up it borrows.
+    pub(crate) level: u32,
+}
+
+impl Grade {
+    const BEST: Self = Self { mode: Mode::Fit, level: 0 };
+    const WORST: Self = Self { mode: Mode::NoFit, level: u32::MAX };
+
+    /// Whether this is better than another, by what the queue prefers.
+    fn beats(self, other: Self, preference: FungibilityPreference) -> bool {
+        if self.mode == Mode::NoFit || other.mode == Mode::NoFit {
+            return self.mode != Mode::NoFit;
+        }
+        let viable = (self.mode > Mode::NoCandidates, other.mode > Mode::NoCandidates);
+        if viable.0 != viable.1 {
+            return viable.0;
+        }
+        match preference {
+            FungibilityPreference::BorrowingOverPreemption => {
+                (self.mode, other.level) > (other.mode, self.level)
             }
-            Verdict::Exceeds(short) => write!(
-                f,
-                "{} in flavor {flavor}: {} needed, the quota is {}",
-                short.resource,
-                shown(&short.resource, Amount::new(short.need)),
-                shown(&short.resource, short.quota),
-            ),
-            Verdict::Busy(short) => write!(
-                f,
-                "{} in flavor {flavor}: {} needed, {} free of {}",
-                short.resource,
-                shown(&short.resource, Amount::new(short.need)),
-                shown(&short.resource, Amount::new(short.free)),
-                shown(&short.resource, short.quota),
-            ),
+            FungibilityPreference::PreemptionOverBorrowing => {
+                (other.level, self.mode) > (self.level, other.mode)
+            }
+        }
+    }
+
+    /// Whether the search goes on although this flavor was found.
+    fn goes_on(self, view: &QueueView) -> bool {
+        let next = FungibilityPolicy::TryNextFlavor;
+        match self.mode {
+            Mode::NoFit | Mode::NoCandidates => true,
+            Mode::Preempt | Mode::Reclaim if view.fungibility.when_can_preempt == next => true,
+            _ => self.level > 0 && view.fungibility.when_can_borrow == next,
         }
     }
 }
 
-fn shown(resource: &ResourceName, amount: Amount) -> String {
-    Shown { resource, amount }.to_string()
+/// The flavor chosen for a podSet and a resource group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pick {
+    pub(crate) flavor: u16,
+    /// Where the next search begins; 0 if this one came to the end of the list.
+    pub(crate) next: u16,
 }
 
-/// How bad a reason is: the Workload waits for the least bad flavor of its worst resource group.
-fn severity(reason: PendingReason) -> u8 {
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) grade: Grade,
+    /// One per podSet and group, in order; fewer if a podSet found nothing.
+    pub(crate) picks: SmallVec<[Pick; 2]>,
+    pub(crate) usage: CellAmounts,
+    /// The cells in which it does not fit without preemption.
+    pub(crate) needing: SmallVec<[CellId; 2]>,
+    /// Why a podSet found nothing.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Why a podSet found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: PendingReason,
+    /// Whoever leaves, it will not fit: only other definitions help.
+    pub(crate) lasts: bool,
+}
+
+/// How bad a reason is: a Workload waits for the least bad flavor of its worst resource group.
+pub(crate) fn severity(reason: PendingReason) -> u8 {
     match reason {
         PendingReason::NoMatchingFlavor => 2,
         PendingReason::ExceedsMaxQuota => 1,
@@ -128,183 +190,255 @@ fn severity(reason: PendingReason) -> u8 {
     }
 }
 
-/// The flavors that make a Workload wait for this reason, in a sentence.
-fn told(trace: &[FlavorTrace], reason: PendingReason) -> String {
-    let told = trace.iter().filter(|trace| trace.verdict.reason() == Some(reason)).take(4);
-    told.map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// What a flavor search looks at.
-pub(crate) struct Search<'e> {
-    pub(crate) queue: &'e ClusterQueue,
-    pub(crate) flavors: &'e BTreeMap<FlavorName, Flavor>,
-    pub(crate) usage: &'e Usage,
-}
-
-/// What a flavor search has found so far.
-#[derive(Default)]
-struct Found {
-    /// What earlier podSets of the same Workload take.
-    taken: Usage,
-    trace: Vec<FlavorTrace>,
-    worst: Option<(PendingReason, String)>,
-}
-
-impl Found {
-    fn fails(&mut self, reason: PendingReason, message: String) {
-        if self.worst.as_ref().is_none_or(|(worst, _)| severity(reason) > severity(*worst)) {
-            self.worst = Some((reason, message));
-        }
-    }
-}
-
-impl Search<'_> {
-    /// The admission of a Workload, or why it does not fit.
-    pub(crate) fn assign(&self, workload: &Workload) -> Result<Admission, NoFit> {
-        let (found, pod_sets) = self.consider(workload);
-        match found.worst {
-            None => Ok(Admission { cluster_queue: self.queue.name.clone(), pod_sets }),
-            Some((reason, message)) => {
-                let (reason, message) =
-                    self.lasting_reason(workload, &found.trace).unwrap_or((reason, message));
-                Err(NoFit { reason, message, trace: found.trace })
-            }
-        }
-    }
-
-    /// Why a Workload of several podSets does not fit, whoever else is there: the reason that an empty
-    /// queue gives, or that others are in the way. Where one podSet finds its flavor taken and moves to
-    /// the next, another may find too little left there; that passes.
-    fn lasting_reason(&self, workload: &Workload, trace: &[FlavorTrace]) -> Option<(PendingReason, String)> {
-        if workload.pod_sets.len() < 2 {
+/// What comes of flavors that were chosen before: whether all of it fits now, and how high up it borrows.
+pub(crate) fn choose_again(
+    ledger: &Ledger,
+    asker: Asker<'_>,
+    picks: &[u16],
+    usage: &CellAmounts,
+) -> Option<Found> {
+    let node = ledger.node(asker.queue)?;
+    let tree = &ledger.tree;
+    let mut level = 0;
+    for (cell, amount) in usage {
+        let amount = i128::from(*amount);
+        if amount > tree.available(node, *cell) {
             return None;
         }
-        let alone = Search { usage: &Usage::NOTHING, queue: self.queue, flavors: self.flavors };
-        let waiting = PendingReason::WaitingForQuota;
-        Some(alone.consider(workload).0.worst.unwrap_or_else(|| (waiting, told(trace, waiting))))
+        level = level.max(tree.level(node, *cell, amount).height);
     }
+    Some(Found {
+        grade: Grade { mode: Mode::Fit, level },
+        picks: picks.iter().map(|flavor| Pick { flavor: *flavor, next: 0 }).collect(),
+        usage: usage.clone(),
+        needing: SmallVec::new(),
+        failure: None,
+    })
+}
 
-    /// Every flavor that is considered for a Workload, fitting or not.
-    pub(crate) fn trace(&self, workload: &Workload) -> Vec<FlavorTrace> {
-        self.consider(workload).0.trace
-    }
-
-    fn consider(&self, workload: &Workload) -> (Found, Vec<Assignment>) {
-        let mut found = Found::default();
-        let pod_sets =
-            workload.pod_sets.iter().map(|pod_set| self.assign_pod_set(pod_set, &mut found)).collect();
-        (found, pod_sets)
-    }
-
-    fn assign_pod_set(&self, pod_set: &PodSet, found: &mut Found) -> Assignment {
-        let mut wanted = pod_set.requests.times(i64::from(pod_set.count));
-        if self.group_of(PODS_RESOURCE).is_some() {
-            wanted.set(PODS_RESOURCE.into(), i64::from(pod_set.count));
+/// Chooses flavors for a Workload. `from` says where the search of each podSet and group begins.
+pub(crate) fn choose(ledger: &mut Ledger, asker: Asker<'_>, need: &Need, from: &[u16]) -> Found {
+    let mut found = Found {
+        grade: Grade { mode: Mode::Fit, level: 0 },
+        picks: SmallVec::new(),
+        usage: CellAmounts::new(),
+        needing: SmallVec::new(),
+        failure: None,
+    };
+    for (index, pod_set) in need.pod_sets.iter().enumerate() {
+        if let Err(mut failure) = choose_for_pod_set(ledger, asker, pod_set, from, &mut found) {
+            // What a later podSet finds depends on what the earlier ones found: that may change.
+            failure.lasts &= index == 0;
+            found.failure = Some(failure);
+            found.grade = Grade::WORST;
+            return found;
         }
-        let mut flavors: BTreeMap<ResourceName, FlavorName> = BTreeMap::new();
+    }
+    found
+}
+
+fn choose_for_pod_set(
+    ledger: &mut Ledger,
+    asker: Asker<'_>,
+    need: &PodSetNeed,
+    from: &[u16],
+    found: &mut Found,
+) -> Result<(), Failure> {
+    if need.uncovered.is_some() {
+        return Err(Failure { reason: PendingReason::NoMatchingFlavor, lasts: true });
+    }
+    let before = found.usage.clone();
+    let first = found.picks.len();
+    let mut judgements: SmallVec<[Judged; 1]> = SmallVec::new();
+    for group in &need.groups {
+        let start = from.get(found.picks.len()).copied().unwrap_or(0);
+        match choose_flavor(ledger, asker, group, start, &before) {
+            Ok((pick, judged)) => {
+                found.picks.push(pick);
+                judgements.push(judged);
+            }
+            Err(failure) => {
+                found.picks.truncate(first);
+                return Err(failure);
+            }
+        }
+    }
+    let Some(view) = ledger.view(asker.queue) else {
+        return Err(Failure { reason: PendingReason::Misconfigured, lasts: true });
+    };
+    for ((group, pick), judged) in need.groups.iter().zip(&found.picks[first..]).zip(judgements) {
+        let flavor = &view.groups[group.group].flavors[usize::from(pick.flavor)];
+        for (at, value) in &group.wants {
+            add_amount(&mut found.usage, flavor.cells[usize::from(*at)], *value);
+        }
+        let mode = if asker.every_resource_counts { judged.lowest } else { judged.grade.mode };
+        found.grade.mode = found.grade.mode.min(mode);
+        found.grade.level = found.grade.level.max(judged.highest);
+        found.needing.extend(judged.needing);
+    }
+    Ok(())
+}
+
+/// What a flavor comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Judged {
+    /// That of its worst resource, by what the queue prefers.
+    grade: Grade,
+    /// The worst mode of any resource. It may be worse than that of the grade: a queue that would rather
+    /// preempt than borrow calls a resource that it has to borrow worse than one that it has to preempt for.
+    lowest: Mode,
+    /// How high up any of its resources borrows.
+    highest: u32,
+    /// The resources that do not fit without preemption.
+    needing: SmallVec<[CellId; 2]>,
+    reason: PendingReason,
+}
+
+fn choose_flavor(
+    ledger: &mut Ledger,
+    asker: Asker<'_>,
+    need: &GroupNeed,
+    start: u16,
+    before: &CellAmounts,
+) -> Result<(Pick, Judged), Failure> {
+    let mut best: Option<(u16, Judged)> = None;
+    let mut least_bad = PendingReason::NoMatchingFlavor;
+    let mut tried = 0;
+    let count = need.suits.len() as u16;
+    for index in start..count {
+        tried = index;
+        let Some(view) = ledger.view(asker.queue) else { break };
+        let (fungibility, flavor) = (view.fungibility, &view.groups[need.group].flavors[usize::from(index)]);
+        if !need.suits[usize::from(index)] {
+            continue;
+        }
+        let cells = flavor.cells.clone();
+        let judged = judge_flavor(ledger, asker, need, &cells, before, fungibility.preference);
+        if severity(judged.reason) < severity(least_bad) {
+            least_bad = judged.reason;
+        }
+        let Some(view) = ledger.view(asker.queue) else { break };
+        if !judged.grade.goes_on(view) {
+            best = Some((index, judged));
+            break;
+        }
+        let so_far = best.as_ref().map_or(Grade::WORST, |(_, judged)| judged.grade);
+        if judged.grade.beats(so_far, fungibility.preference) {
+            best = Some((index, judged));
+        }
+    }
+    // From a place other than the start the list was not seen whole.
+    let lasts = start == 0 && severity(least_bad) > 0;
+    let reason = if start == 0 { least_bad } else { PendingReason::WaitingForQuota };
+    let (flavor, judged) = best.ok_or(Failure { reason, lasts })?;
+    let next = if tried + 1 >= count { 0 } else { tried + 1 };
+    Ok((Pick { flavor, next }, judged))
+}
+
+fn judge_flavor(
+    ledger: &mut Ledger,
+    asker: Asker<'_>,
+    need: &GroupNeed,
+    cells: &[CellId],
+    before: &CellAmounts,
+    preference: FungibilityPreference,
+) -> Judged {
+    let waits = PendingReason::WaitingForQuota;
+    let (grade, lowest) = (Grade::BEST, Mode::Fit);
+    let mut worst = Judged { grade, lowest, highest: 0, needing: SmallVec::new(), reason: waits };
+    for (at, value) in &need.wants {
+        let cell = cells[usize::from(*at)];
+        let amount = amount_of(before, cell).saturating_add(*value);
+        let (grade, reason) = judge(ledger, asker, cell, amount);
+        if worst.grade.beats(grade, preference) {
+            worst.grade = grade;
+        }
+        if severity(reason) > severity(worst.reason) {
+            worst.reason = reason;
+        }
+        worst.lowest = worst.lowest.min(grade.mode);
+        worst.highest = worst.highest.max(grade.level);
+        if grade.mode != Mode::Fit {
+            worst.needing.push(cell);
+        }
+    }
+    worst
+}
+
+/// Whether a queue could have this much of a cell, and how.
+fn judge(ledger: &mut Ledger, asker: Asker<'_>, cell: CellId, amount: i64) -> (Grade, PendingReason) {
+    let waits = PendingReason::WaitingForQuota;
+    let Some(view) = ledger.view(asker.queue) else {
+        return (Grade::WORST, PendingReason::Misconfigured);
+    };
+    let (node, may_borrow) = (view.node, view.may_preempt_while_borrowing());
+    let tree = &ledger.tree;
+    let wide = i128::from(amount);
+    if exceeds(tree, node, cell, amount) {
+        return (Grade::WORST, PendingReason::ExceedsMaxQuota);
+    }
+    let level = tree.level(node, cell, wide);
+    if wide <= tree.available(node, cell) {
+        return (Grade { mode: Mode::Fit, level: level.height }, waits);
+    }
+    if tree.nominal(node, cell) >= wide || level.may_reclaim || may_borrow {
+        return (simulate(ledger, asker, node, cell, amount), waits);
+    }
+    (Grade { mode: Mode::NoFit, level: level.height }, waits)
+}
+
+/// A sum that saturated is more than anybody has, even where there is no limit.
+fn exceeds(tree: &Tree, node: NodeId, cell: CellId, amount: i64) -> bool {
+    i128::from(amount) > tree.potential(node, cell) || amount == i64::MAX
+}
+
+/// What preemption for this cell alone would come to.
+fn simulate(ledger: &mut Ledger, asker: Asker<'_>, node: NodeId, cell: CellId, amount: i64) -> Grade {
+    let request = Request { amounts: &[(cell, amount)], needing: &[cell] };
+    let victims = search::search(ledger, asker, request).victims;
+    book_victims(ledger, &victims, -1);
+    let level = ledger.tree.level(node, cell, i128::from(amount)).height;
+    book_victims(ledger, &victims, 1);
+    let mode = match victims.iter().any(|victim| victim.queue == asker.queue) {
+        _ if victims.is_empty() => Mode::NoCandidates,
+        true => Mode::Preempt,
+        false => Mode::Reclaim,
+    };
+    Grade { mode, level }
+}
+
+/// Takes what victims use off the trees, or puts it on again.
+pub(crate) fn book_victims(ledger: &mut Ledger, victims: &[crate::preemption::Victim], sign: i64) {
+    for victim in victims {
+        if let Some(node) = ledger.node(victim.queue) {
+            ledger.tree.add_all(node, &victim.usage, sign);
+        }
+    }
+}
+
+/// The admission that the picks of a search come to.
+pub(crate) fn admission(
+    view: &QueueView,
+    queue: &ClusterQueueName,
+    pod_sets: &[PodSet],
+    need: &Need,
+    picks: &[Pick],
+) -> Admission {
+    let mut picks = picks.iter();
+    let assignment = |(pod_set, need): (&PodSet, &PodSetNeed)| {
+        let mut flavors: Vec<(ResourceName, FlavorName)> = Vec::new();
         let mut usage = Requests::new();
-        let mut searched: Vec<&ResourceGroup> = Vec::new();
-        for (resource, value) in wanted.iter() {
-            if searched.iter().any(|group| group.resources.contains(resource)) {
-                continue;
-            }
-            let Some(group) = self.group_of(resource.as_str()) else {
-                if value != 0 {
-                    let message =
-                        format!("no resource group of ClusterQueue {} covers {resource}", self.queue.name);
-                    found.fails(PendingReason::NoMatchingFlavor, message);
-                }
-                continue;
-            };
-            searched.push(group);
-            let Some(quotas) = self.search(group, pod_set, &wanted, found) else { continue };
-            for resource in group.resources.iter().filter(|r| wanted.contains(r.as_str())) {
-                let value = wanted.get(resource.as_str());
-                found.taken.add(&quotas.flavor, resource, value);
-                flavors.insert(resource.clone(), quotas.flavor.clone());
-                usage.set(resource.clone(), value);
+        for (need, pick) in need.groups.iter().zip(picks.by_ref()) {
+            let group: &GroupView = &view.groups[need.group];
+            for (at, value) in &need.wants {
+                let resource = &group.resources[usize::from(*at)];
+                flavors.push((resource.clone(), group.flavors[usize::from(pick.flavor)].name.clone()));
+                usage.set(resource.clone(), *value);
             }
         }
-        Assignment {
-            name: pod_set.name.clone(),
-            flavors: flavors.into_iter().collect(),
-            usage,
-            count: pod_set.count,
-        }
-    }
-
-    fn group_of(&self, resource: &str) -> Option<&ResourceGroup> {
-        self.queue.resource_groups.iter().find(|group| group.resources.iter().any(|r| r.as_str() == resource))
-    }
-
-    /// The first flavor of a group that suits and has room for all that a podSet wants of the group.
-    fn search<'g>(
-        &self,
-        group: &'g ResourceGroup,
-        pod_set: &PodSet,
-        wanted: &Requests,
-        found: &mut Found,
-    ) -> Option<&'g FlavorQuotas> {
-        let mut best: Option<PendingReason> = None;
-        let first = found.trace.len();
-        for quotas in &group.flavors {
-            let verdict = self.judge(group, quotas, pod_set, wanted, &found.taken);
-            let reason = verdict.reason();
-            let flavor = quotas.flavor.clone();
-            found.trace.push(FlavorTrace { pod_set: pod_set.name.clone(), flavor, verdict });
-            match reason {
-                None => return Some(quotas),
-                Some(reason) if best.is_none_or(|best| severity(reason) < severity(best)) => {
-                    best = Some(reason)
-                }
-                Some(_) => {}
-            }
-        }
-        let reason = best.unwrap_or(PendingReason::NoMatchingFlavor);
-        let message = told(&found.trace[first..], reason);
-        found.fails(reason, message);
-        None
-    }
-
-    fn judge(
-        &self,
-        group: &ResourceGroup,
-        quotas: &FlavorQuotas,
-        pod_set: &PodSet,
-        wanted: &Requests,
-        taken: &Usage,
-    ) -> Verdict {
-        let Some(flavor) = self.flavors.get(&quotas.flavor) else { return Verdict::Affinity };
-        let constraints = &pod_set.constraints;
-        let tolerations = constraints.tolerations.iter().chain(&flavor.tolerations);
-        if let Some(taint) = untolerated(&flavor.node_taints, tolerations) {
-            return Verdict::Taint(taint.clone());
-        }
-        if !constraints.accept_flavor(&flavor.node_labels) {
-            return Verdict::Affinity;
-        }
-        let mut busy = None;
-        for (resource, quota) in group.resources.iter().zip(&quotas.quotas) {
-            if !wanted.contains(resource.as_str()) {
-                continue;
-            }
-            let already = taken.get(&flavor.name, resource);
-            let need = wanted.get(resource.as_str()).saturating_add(already);
-            let free = quota.nominal.minus(Amount::new(self.usage.get(&flavor.name, resource)));
-            let short = || Shortage {
-                resource: resource.clone(),
-                need,
-                free: free.value().max(0),
-                quota: quota.nominal,
-            };
-            // A sum that saturated is more than anybody has, even where there is no limit.
-            if need > quota.nominal.value() || need == i64::MAX {
-                return Verdict::Exceeds(short());
-            }
-            if need > free.value() && busy.is_none() {
-                busy = Some(short());
-            }
-        }
-        busy.map_or(Verdict::Fits, Verdict::Busy)
-    }
+        flavors.sort();
+        Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count }
+    };
+    let pod_sets = pod_sets.iter().zip(&need.pod_sets).map(assignment).collect();
+    Admission { cluster_queue: queue.clone(), pod_sets }
 }

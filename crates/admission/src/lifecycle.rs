@@ -1,10 +1,13 @@
 //! What is due for a Workload whatever the quota: finish, evict, release, requeue.
 
+use std::sync::Arc;
+
 use gangway_model::Timestamp;
 use gangway_model::queues::StopPolicy;
-use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use gangway_model::workload::{
-    Admission, Eviction, Finish, PastEviction, Pending, Requeued, Reservation, State, Waiting, Workload,
+    Admission, Eviction, Finish, PastEviction, Pending, Preemption, Requeued, Reservation, State, Waiting,
+    Workload,
 };
 
 use crate::decision::Action;
@@ -27,10 +30,10 @@ pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Opt
             let Some((reason, message)) = eviction(durable, workload, reservation) else {
                 return flip_to_admitted(durable, reservation, at);
             };
-            let eviction = Eviction { reason, message, at };
+            let eviction = Eviction { reason, message, at, preemption: None };
             // One condition tells of evictions: the new one takes the place of the past one.
             let reservation = Reservation { past_eviction: None, ..reservation.clone() };
-            Some((Action::Evict(reason), State::Evicting(reservation, eviction)))
+            Some((Action::Evict(reason, None), State::Evicting(reservation, eviction)))
         }
         State::Evicting(reservation, eviction) => {
             let gone = has_left(durable, workload, reservation, eviction, now);
@@ -129,6 +132,31 @@ fn eviction(
     None
 }
 
+/// A holder of quota has to leave for another.
+pub(crate) fn preempted(
+    workload: &Workload,
+    preemptor: &Workload,
+    reason: PreemptionReason,
+    now: Timestamp,
+) -> Option<(Action, State)> {
+    let State::Holding(reservation) = &workload.state else { return None };
+    if workload.deleting {
+        return None;
+    }
+    let message = format!(
+        "Preempted for Workload {} (uid {}): {}",
+        preemptor.name,
+        preemptor.uid,
+        reason.doc().meaning
+    );
+    let preemption = Preemption { preemptor: Some(preemptor.uid.clone()), reason };
+    let at = now.whole_second();
+    let why = EvictionReason::Preempted;
+    let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()) };
+    let reservation = Reservation { past_eviction: None, ..reservation.clone() };
+    Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, eviction)))
+}
+
 /// The state after an eviction, when the pods are gone.
 fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Timestamp) -> State {
     let (reason, message) = match durable.standing(workload) {
@@ -197,7 +225,7 @@ pub(crate) fn deadline(durable: &Durable, workload: &Workload) -> Option<Timesta
 }
 
 /// The state of a Workload that is admitted now.
-pub(crate) fn admitted(workload: &Workload, admission: Admission, now: Timestamp) -> State {
+pub(crate) fn admitted(workload: &Workload, admission: Arc<Admission>, now: Timestamp) -> State {
     let at = now.whole_second();
     let (evicted, requeued) = match &workload.state {
         State::Pending(pending) => (pending.evicted.clone(), pending.requeued.clone()),
@@ -207,7 +235,11 @@ pub(crate) fn admitted(workload: &Workload, admission: Admission, now: Timestamp
         admission,
         reserved_at: at,
         admitted_at: Some(at),
-        past_eviction: evicted.map(|eviction| PastEviction { message: eviction.message, over_at: at }),
+        past_eviction: evicted.map(|eviction| PastEviction {
+            message: eviction.message,
+            over_at: at,
+            preemptor: eviction.preemption.and_then(|preemption| preemption.preemptor),
+        }),
         requeued,
     })
 }

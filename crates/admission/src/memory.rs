@@ -1,15 +1,21 @@
 //! The part of the engine's state that may be lost. Each field says what a restart costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
+use gangway_model::reasons::PreemptionReason;
 use gangway_model::workload::{Admission, State};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::decision::DecisionId;
-use crate::queues::{PendingQueue, QueueKey};
-use crate::quota::{Counted, Tally};
-use crate::shapes::{ShapeId, Shapes};
+use crate::durable::Standing;
+use crate::ids::{CellAmounts, Interner, LocalQueueId, QueueId, WorkloadId};
+use crate::ledger::{HolderKey, Ledger};
+use crate::queues::{LaneKey, PendingQueue, QueueKey};
+use crate::shapes::Shapes;
+use crate::tally::{Counted, Tally};
 
 /// What the engine remembers besides the objects.
 #[derive(Debug, Default)]
@@ -19,38 +25,71 @@ pub(crate) struct Memory {
     /// The next decision's id. Restart: ids begin again; nobody remembers old ones.
     pub(crate) next_decision: u64,
     /// What is known of each Workload. Restart: rebuilt, but for the writes under way (see [`Track`]).
-    pub(crate) tracks: FxHashMap<Uid, Track>,
+    pub(crate) tracks: Vec<Track>,
     /// Whose decision is under way. Restart: see [`Track`].
-    pub(crate) under_way: BTreeMap<DecisionId, Uid>,
+    pub(crate) under_way: BTreeMap<DecisionId, WorkloadId>,
+    /// Quota trees, holders of quota, and room that is kept. Restart: rebuilt; what is kept for preemptors is
+    /// worked out again from the victims that name them.
+    pub(crate) ledger: Ledger,
     /// Who waits where. Restart: rebuilt; every shape is evaluated once more.
-    pub(crate) queues: BTreeMap<ClusterQueueName, PendingQueue>,
-    /// Queues that may have a head. Restart: rebuilt.
-    pub(crate) ready: BTreeSet<ClusterQueueName>,
+    pub(crate) queues: Vec<PendingQueue>,
+    /// Queues that may have somebody to evaluate. Restart: rebuilt.
+    pub(crate) ready: Vec<QueueId>,
+    /// Queues whose definitions changed since the quota trees were built. Restart: all are new.
+    pub(crate) redefined: BTreeSet<QueueId>,
+    /// Queues that stopped keeping others from borrowing, whose trees are yet to be woken. Restart: all are awake.
+    pub(crate) unclaimed: BTreeSet<QueueId>,
     /// Equal requests. Restart: rebuilt.
     pub(crate) shapes: Shapes,
     /// Counts and usage per ClusterQueue. Restart: rebuilt.
-    pub(crate) cluster_tallies: BTreeMap<ClusterQueueName, Tally>,
-    /// Counts and usage per LocalQueue. Restart: rebuilt.
-    pub(crate) local_tallies: BTreeMap<ObjectName, Tally>,
+    pub(crate) cluster_tallies: Vec<Tally>,
+    /// LocalQueues by number. Restart: rebuilt.
+    pub(crate) local_names: Interner<ObjectName>,
+    /// What is known of each LocalQueue. Restart: rebuilt.
+    pub(crate) locals: Vec<Local>,
+    /// Grows with every change of a definition. Restart: begins again.
+    pub(crate) definitions: u64,
     /// Quota of Workloads that were deleted while their Job had pods, by Job: it counts until the pods are
     /// gone. Restart: what is left of their grace period is not waited for.
     pub(crate) left_behind: BTreeMap<Uid, Vec<CountedAs>>,
-    /// The Workloads that name a LocalQueue. Restart: rebuilt.
-    pub(crate) by_local_queue: BTreeMap<ObjectName, BTreeSet<Uid>>,
     /// The Workloads that a Job owns. Restart: rebuilt.
-    pub(crate) by_owner: FxHashMap<Uid, BTreeSet<Uid>>,
-    /// Workloads for which something may be due. Restart: all are looked at once.
-    pub(crate) touched: BTreeSet<Uid>,
+    pub(crate) by_owner: FxHashMap<Uid, SmallVec<[WorkloadId; 2]>>,
+    /// The Workloads that left for a preemptor, by its uid. Restart: rebuilt.
+    pub(crate) victims: FxHashMap<Uid, BTreeSet<WorkloadId>>,
+    /// Workloads that were chosen to leave and have yet to be told. Restart: chosen again.
+    pub(crate) condemned: BTreeSet<WorkloadId>,
+    /// Workloads for which something is due. Restart: all are looked at once.
+    pub(crate) touched: VecDeque<WorkloadId>,
     /// Workloads whose waiting reason may have changed. Restart: all are looked at once.
-    pub(crate) unreported: BTreeSet<Uid>,
+    pub(crate) unreported: VecDeque<WorkloadId>,
     /// When something becomes due by itself. Restart: rebuilt from stored times.
-    pub(crate) deadlines: BTreeSet<(Timestamp, Uid)>,
+    pub(crate) deadlines: BTreeSet<(Timestamp, WorkloadId)>,
     /// Queues whose status may have changed. Restart: all are looked at once.
-    pub(crate) changed_queues: BTreeSet<QueueRef>,
-    /// How many Workloads were evaluated against quota. Restart: counts from 0.
-    pub(crate) evaluations: u64,
-    /// How many cycles were run. Restart: counts from 0.
-    pub(crate) cycles: u64,
+    pub(crate) changed_queues: BTreeSet<ChangedQueue>,
+    /// How many admissions were decided. Restart: begins again; within a second, order is by uid then.
+    pub(crate) admissions: u64,
+    /// How much was done. Restart: counted anew.
+    pub(crate) work: Work,
+}
+
+/// How much work the engine did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Cycles run.
+    pub cycles: u64,
+    /// Workloads evaluated against quota.
+    pub evaluations: u64,
+    /// Preemptors for which victims were chosen.
+    pub preemptions: u64,
+    /// Workloads that were removed on the way to a set of victims and spared in the end.
+    pub spared: u64,
+}
+
+/// A queue whose status may have changed, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ChangedQueue {
+    Cluster(QueueId),
+    Local(LocalQueueId),
 }
 
 /// A queue whose status may have changed.
@@ -62,27 +101,77 @@ pub enum QueueRef {
     Local(ObjectName),
 }
 
+/// What is known of a LocalQueue, whether it exists or not.
+#[derive(Debug, Default)]
+pub(crate) struct Local {
+    /// The Workloads that name it.
+    pub(crate) members: BTreeSet<WorkloadId>,
+    pub(crate) tally: Tally,
+    /// The queue behind it and what keeps Workloads out of it, as of some definitions.
+    pub(crate) outlook: Option<(u64, Outlook)>,
+}
+
+/// Where a LocalQueue leads.
+#[derive(Clone, Debug)]
+pub(crate) struct Outlook {
+    /// The ClusterQueue behind it.
+    pub(crate) queue: Option<QueueId>,
+    /// What keeps its Workloads out, whatever they ask for.
+    pub(crate) standing: Option<Arc<Standing>>,
+}
+
 /// What is known of a Workload besides its record.
 #[derive(Debug, Default)]
 pub(crate) struct Track {
+    /// The LocalQueue that it names.
+    pub(crate) local: LocalQueueId,
     /// Where it waits.
     pub(crate) place: Option<Place>,
     /// What it counts as.
     pub(crate) counted: Option<CountedAs>,
     /// The decision that is being written. Restart: whether it landed is seen in the first list.
-    pub(crate) decision: Option<UnderWay>,
+    pub(crate) decision: Option<Box<UnderWay>>,
     /// The report that is being written. Restart: written again if it is not there.
-    pub(crate) report: Option<UnderWay>,
+    pub(crate) report: Option<Box<UnderWay>>,
     /// A write met a conflict at this version: nothing is decided before a newer one is seen. Restart: the list is newer.
     pub(crate) stale: Option<u64>,
     /// The API refused the last decision. Restart: it is tried once more at once.
-    pub(crate) refused: Option<Refused>,
+    pub(crate) refused: Option<Box<Refused>>,
     /// The API refused the last report. Restart: it is tried once more at once.
-    pub(crate) report_refused: Option<Refused>,
+    pub(crate) report_refused: Option<Box<Refused>>,
     /// Why its Job can never start. Restart: told again when the start is tried again.
-    pub(crate) unstartable: Option<String>,
+    pub(crate) unstartable: Option<Box<str>>,
     /// When something becomes due by itself.
     pub(crate) deadline: Option<Timestamp>,
+    /// Which admission it was, of those that this engine decided; 0 if it was there before.
+    pub(crate) sequence: u64,
+    /// Whose preemption it was chosen for and has yet to be told of. Restart: chosen again.
+    pub(crate) condemned: Option<Box<Sentence>>,
+    /// It chose victims and waits for them. Restart: worked out again.
+    pub(crate) is_preemptor: bool,
+    /// Where the search for flavors goes on. Restart: it begins with the first.
+    pub(crate) scan: Option<Box<Scan>>,
+    /// It stands in the list of Workloads for which something is due.
+    pub(crate) is_touched: bool,
+    /// It stands in the list of Workloads whose waiting reason may have changed.
+    pub(crate) is_unreported: bool,
+}
+
+/// For whom a Workload has to leave, and by which right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub(crate) preemptor: WorkloadId,
+    pub(crate) reason: PreemptionReason,
+}
+
+/// Where a search for flavors goes on, as long as the queue's room does not change.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) generation: u64,
+    /// Where each podSet and group goes on.
+    pub(crate) next: SmallVec<[u16; 4]>,
+    /// The farthest that each of them has come to.
+    pub(crate) farthest: SmallVec<[u16; 4]>,
 }
 
 impl Track {
@@ -99,7 +188,7 @@ impl Track {
 
     /// The refusal after which it waits before it is tried again.
     pub(crate) fn waits_after_refusal(&self) -> Option<&Refused> {
-        self.refused.as_ref().filter(|refused| refused.retry_at.is_some())
+        self.refused.as_deref().filter(|refused| refused.retry_at.is_some())
     }
 
     /// Whether a report may be written now.
@@ -112,18 +201,28 @@ impl Track {
 /// Where a Workload waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) queue: ClusterQueueName,
+    pub(crate) queue: QueueId,
+    pub(crate) lane: LaneKey,
     pub(crate) key: QueueKey,
-    pub(crate) shape: ShapeId,
+    pub(crate) shape: crate::shapes::ShapeId,
 }
 
 /// What a Workload counts as, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CountedAs {
-    pub(crate) local: ObjectName,
-    pub(crate) cluster: Option<ClusterQueueName>,
+    pub(crate) local: LocalQueueId,
+    pub(crate) cluster: Option<QueueId>,
     pub(crate) counted: Counted,
-    pub(crate) admission: Option<Admission>,
+    pub(crate) holds: Option<Box<Holds>>,
+}
+
+/// The quota that a Workload holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holds {
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) usage: Arc<CellAmounts>,
+    pub(crate) key: HolderKey,
+    pub(crate) queued_at: Timestamp,
 }
 
 /// A write that was decided and has not ended.

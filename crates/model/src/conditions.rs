@@ -1,9 +1,12 @@
 //! Conditions are a function of the state, and the state can be read back from them.
 
-use crate::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use std::sync::Arc;
+
+use crate::names::Uid;
+use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use crate::time::Timestamp;
 use crate::workload::{
-    Admission, Eviction, Finish, PastEviction, Pending, Requeued, Reservation, State, Waiting,
+    Admission, Eviction, Finish, PastEviction, Pending, Preemption, Requeued, Reservation, State, Waiting,
 };
 
 /// The type of a condition that Gangway writes on a Workload.
@@ -15,6 +18,8 @@ pub enum ConditionType {
     Admitted,
     /// It was told to leave.
     Evicted,
+    /// It was told to leave so that another may have its quota.
+    Preempted,
     /// It may be queued again.
     Requeued,
     /// It has ended.
@@ -23,8 +28,8 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All of them, in the order in which they are written.
-    pub const ALL: [Self; 5] =
-        [Self::QuotaReserved, Self::Admitted, Self::Evicted, Self::Requeued, Self::Finished];
+    pub const ALL: [Self; 6] =
+        [Self::QuotaReserved, Self::Admitted, Self::Evicted, Self::Preempted, Self::Requeued, Self::Finished];
 
     /// The name of the type.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +37,7 @@ impl ConditionType {
             Self::QuotaReserved => "QuotaReserved",
             Self::Admitted => "Admitted",
             Self::Evicted => "Evicted",
+            Self::Preempted => "Preempted",
             Self::Requeued => "Requeued",
             Self::Finished => "Finished",
         }
@@ -86,20 +92,22 @@ fn write(state: &State, list: &mut Vec<Condition>) {
                     waiting.since,
                 ));
             }
-            list.extend(pending.evicted.as_ref().map(evicted));
+            pending.evicted.iter().for_each(|eviction| write_eviction(eviction, list));
             list.extend(pending.requeued.as_ref().map(requeued));
         }
         State::Holding(reservation) => {
             write_reservation(reservation, list);
             if let Some(past) = &reservation.past_eviction {
                 let message = format!("{PREVIOUSLY}{}", past.message);
-                list.push(condition(ConditionType::Evicted, false, "QuotaReserved", &message, past.over_at));
+                let over = |kind| condition(kind, false, "QuotaReserved", &message, past.over_at);
+                list.push(over(ConditionType::Evicted));
+                list.extend(past.preemptor.is_some().then(|| over(ConditionType::Preempted)));
             }
             list.extend(reservation.requeued.as_ref().map(requeued));
         }
         State::Evicting(reservation, eviction) => {
             write_reservation(reservation, list);
-            list.push(evicted(eviction));
+            write_eviction(eviction, list);
             list.extend(reservation.requeued.as_ref().map(requeued));
         }
         State::Finished(finish, before) => {
@@ -137,8 +145,11 @@ fn write_reservation(reservation: &Reservation, list: &mut Vec<Condition>) {
     });
 }
 
-fn evicted(eviction: &Eviction) -> Condition {
-    condition(ConditionType::Evicted, true, eviction.reason.as_str(), &eviction.message, eviction.at)
+fn write_eviction(eviction: &Eviction, list: &mut Vec<Condition>) {
+    let told = |kind, reason| condition(kind, true, reason, &eviction.message, eviction.at);
+    list.push(told(ConditionType::Evicted, eviction.reason.as_str()));
+    let preempted = |preemption: &Preemption| told(ConditionType::Preempted, preemption.reason.as_str());
+    list.extend(eviction.preemption.as_ref().map(preempted));
 }
 
 fn requeued(requeued: &Requeued) -> Condition {
@@ -159,13 +170,14 @@ pub struct Reading {
     pub repaired: bool,
 }
 
-/// The state that these conditions and this admission mean. Total: whatever stands there means something.
+/// The state that these conditions, this admission and the preemptor that is written down mean. Total:
+/// whatever stands there means something.
 ///
 /// Where the parts contradict each other, nobody gets to run on quota that is not accounted for:
 /// quota counts only with both `QuotaReserved=True` and an admission that says how much.
-pub fn read(conditions: &[Condition], admission: Option<Admission>) -> Reading {
+pub fn read(conditions: &[Condition], admission: Option<Admission>, preemptor: Option<Uid>) -> Reading {
     let find = |kind| conditions.iter().find(|c| c.kind == kind);
-    let mut reader = Reader { repaired: false };
+    let mut reader = Reader { repaired: false, preemptor };
     let state = reader.state_before_finish(&find, admission);
     let state = match find(ConditionType::Finished).filter(|c| c.status) {
         Some(condition) => State::Finished(reader.finish(condition), Box::new(state)),
@@ -176,6 +188,7 @@ pub fn read(conditions: &[Condition], admission: Option<Admission>) -> Reading {
 
 struct Reader {
     repaired: bool,
+    preemptor: Option<Uid>,
 }
 
 impl Reader {
@@ -187,22 +200,25 @@ impl Reader {
         let reserved = find(ConditionType::QuotaReserved);
         let admitted = find(ConditionType::Admitted).filter(|c| c.status);
         let evicted = find(ConditionType::Evicted);
+        let preempted = find(ConditionType::Preempted);
         let requeued = find(ConditionType::Requeued).and_then(|c| self.requeued(c));
         let Some((reserved_at, admission)) =
             reserved.filter(|c| c.status).map(|c| c.at).zip(admission.clone())
         else {
             self.repaired |= admission.is_some() || admitted.is_some() || reserved.is_some_and(|c| c.status);
             let waiting = reserved.and_then(|c| self.waiting(c));
-            let evicted = evicted.filter(|c| c.status).and_then(|c| self.eviction(c));
+            let evicted = evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted));
             return State::Pending(Pending { waiting, evicted, requeued });
         };
         let past_eviction = evicted.filter(|c| !c.status).map(|c| PastEviction {
             message: c.message.strip_prefix(PREVIOUSLY).unwrap_or(&c.message).to_owned(),
             over_at: c.at,
+            preemptor: self.preemptor.clone().filter(|_| preempted.is_some()),
         });
         let admitted_at = admitted.map(|c| c.at);
+        let admission = Arc::new(admission);
         let reservation = Reservation { admission, reserved_at, admitted_at, past_eviction, requeued };
-        match evicted.filter(|c| c.status).and_then(|c| self.eviction(c)) {
+        match evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted)) {
             Some(eviction) => State::Evicting(reservation, eviction),
             None => State::Holding(reservation),
         }
@@ -221,12 +237,15 @@ impl Reader {
 
     /// An eviction for a reason that we do not know is still one: the Workload has to leave, and may
     /// then be queued again.
-    fn eviction(&mut self, condition: &Condition) -> Option<Eviction> {
+    fn eviction(&mut self, condition: &Condition, preempted: Option<&Condition>) -> Eviction {
         let reason = EvictionReason::parse(&condition.reason).unwrap_or_else(|| {
             self.repaired = true;
             EvictionReason::Preempted
         });
-        Some(Eviction { reason, message: condition.message.clone(), at: condition.at })
+        let preempted = preempted.filter(|c| c.status && reason == EvictionReason::Preempted);
+        let preemption = preempted.and_then(|c| PreemptionReason::parse(&c.reason));
+        let preemption = preemption.map(|reason| Preemption { preemptor: self.preemptor.clone(), reason });
+        Eviction { reason, message: condition.message.clone(), at: condition.at, preemption }
     }
 
     fn requeued(&mut self, condition: &Condition) -> Option<Requeued> {
@@ -257,10 +276,10 @@ mod tests {
 
     fn reservation() -> Reservation {
         Reservation {
-            admission: Admission { cluster_queue: ClusterQueueName::from("cq"), pod_sets: vec![] },
+            admission: Arc::new(Admission { cluster_queue: ClusterQueueName::from("cq"), pod_sets: vec![] }),
             reserved_at: at(1),
             admitted_at: Some(at(2)),
-            past_eviction: Some(PastEviction { message: "drained".into(), over_at: at(1) }),
+            past_eviction: Some(PastEviction { message: "drained".into(), over_at: at(1), preemptor: None }),
             requeued: Some(Requeued {
                 eligible: true,
                 reason: RequeueReason::ClusterQueueRestarted,
@@ -270,7 +289,14 @@ mod tests {
     }
 
     fn eviction() -> Eviction {
-        Eviction { reason: EvictionReason::ClusterQueueStopped, message: "drained".into(), at: at(3) }
+        let reason = EvictionReason::ClusterQueueStopped;
+        Eviction { reason, message: "drained".into(), at: at(3), preemption: None }
+    }
+
+    fn preempted(preemptor: Option<&str>) -> Eviction {
+        let preemption =
+            Preemption { preemptor: preemptor.map(Uid::from), reason: PreemptionReason::InCohortReclamation };
+        Eviction { reason: EvictionReason::Preempted, preemption: Some(preemption), ..eviction() }
     }
 
     fn states() -> Vec<State> {
@@ -286,6 +312,7 @@ mod tests {
             }),
         };
         let finish = Finish { reason: FinishReason::Succeeded, message: "done".into(), at: at(9) };
+        let came_back = PastEviction { message: "moved".into(), over_at: at(5), preemptor: Some("w".into()) };
         let unchecked = Reservation { admitted_at: None, past_eviction: None, ..reservation() };
         vec![
             State::new(),
@@ -293,6 +320,10 @@ mod tests {
             State::Pending(evicted.clone()),
             State::Holding(reservation()),
             State::Holding(unchecked),
+            State::Pending(Pending { evicted: Some(preempted(Some("w"))), ..evicted.clone() }),
+            State::Pending(Pending { evicted: Some(preempted(None)), ..evicted.clone() }),
+            State::Evicting(Reservation { past_eviction: None, ..reservation() }, preempted(Some("w"))),
+            State::Holding(Reservation { past_eviction: Some(came_back), ..reservation() }),
             State::Finished(finish.clone(), Box::new(State::Holding(reservation()))),
             State::Finished(finish, Box::new(State::Pending(evicted))),
         ]
@@ -301,14 +332,14 @@ mod tests {
     fn admission_of(state: &State) -> Option<Admission> {
         match state {
             State::Finished(_, before) => admission_of(before),
-            other => other.reservation().map(|r| r.admission.clone()),
+            other => other.reservation().map(|r| (*r.admission).clone()),
         }
     }
 
     #[test]
     fn a_state_reads_back_from_its_conditions() {
         for state in states() {
-            let reading = read(&conditions(&state), admission_of(&state));
+            let reading = read(&conditions(&state), admission_of(&state), state.preemptor().cloned());
             assert_eq!(reading, Reading { state, repaired: false });
         }
     }
@@ -316,23 +347,23 @@ mod tests {
     #[test]
     fn an_eviction_under_way_reads_back() {
         let state = State::Evicting(Reservation { past_eviction: None, ..reservation() }, eviction());
-        let reading = read(&conditions(&state), admission_of(&state));
+        let reading = read(&conditions(&state), admission_of(&state), state.preemptor().cloned());
         assert_eq!(reading, Reading { state, repaired: false });
     }
 
     #[test]
     fn contradictions_mean_the_safest_state() {
         let admitted_without_quota = [condition(ConditionType::Admitted, true, "Admitted", "", at(1))];
-        let reading = read(&admitted_without_quota, None);
+        let reading = read(&admitted_without_quota, None, None);
         assert!(reading.repaired && !reading.state.may_run(), "{reading:?}");
 
         let reserved_without_admission =
             [condition(ConditionType::QuotaReserved, true, "QuotaReserved", "", at(1))];
-        let reading = read(&reserved_without_admission, None);
+        let reading = read(&reserved_without_admission, None, None);
         assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
 
-        let admission = reservation().admission;
-        let reading = read(&[], Some(admission));
+        let admission = (*reservation().admission).clone();
+        let reading = read(&[], Some(admission), None);
         assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
     }
 
@@ -341,7 +372,7 @@ mod tests {
         let mut list = conditions(&State::Holding(reservation()));
         list.retain(|c| c.kind != ConditionType::Evicted);
         list.push(condition(ConditionType::Evicted, true, "Cosmic", "rays", at(5)));
-        let reading = read(&list, Some(reservation().admission));
+        let reading = read(&list, Some((*reservation().admission).clone()), None);
         assert!(matches!(reading, Reading { state: State::Evicting(..), repaired: true }), "{reading:?}");
     }
 }

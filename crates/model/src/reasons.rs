@@ -97,6 +97,14 @@ reasons! {
         FlavorFallback: "Its machines did not come in time; another flavor is tried.", "";
     }
 
+    /// By which right a Workload was preempted: the reason of `Preempted=True`.
+    PreemptionReason {
+        InClusterQueue: "A Workload of the same ClusterQueue with a higher priority, or of the same and older, needs its quota.", "";
+        InCohortReclamation: "It used quota that another ClusterQueue of the cohort had lent and takes back.", "";
+        InCohortReclaimWhileBorrowing: "A Workload of another ClusterQueue with a higher priority borrows the quota that it had borrowed.", "";
+        InCohortFairSharing: "Its ClusterQueue used more than its fair share of what is borrowed.", "";
+    }
+
     /// Why a Workload may or may not be queued again after an eviction: the reason of `Requeued`.
     RequeueReason {
         Preempted: "It was preempted and is back at its place in the queue.", "";
@@ -133,6 +141,7 @@ reasons! {
         Terminating: "It is being deleted and waits for its Workloads to end.", "Its last Workload ends.";
         Stopped: "Its stop policy is Hold or HoldAndDrain.", "`stopPolicy` is None.";
         FlavorNotFound: "It names a ResourceFlavor that does not exist.", "The ResourceFlavor is created.";
+        CohortCycle: "Its cohort is its own ancestor.", "One of the cohorts gets another parent.";
         AdmissionCheckNotFound: "It names an AdmissionCheck that does not exist.", "The AdmissionCheck is created.";
         AdmissionCheckInactive: "It uses admission checks, and no controller for them is active.", "The check becomes active or is removed from the queue.";
         Unknown: "Its definition cannot be used; the message says why.", "The definition is mended.";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::constraints::Constraints;
 use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName, Uid};
-use crate::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use crate::requests::Requests;
 use crate::time::Timestamp;
 
@@ -91,6 +91,17 @@ impl State {
         }
     }
 
+    /// The Workload for which this one was last preempted, as long as that matters: it has to leave, waits
+    /// to come back, or has come back since.
+    pub fn preemptor(&self) -> Option<&Uid> {
+        match self {
+            Self::Pending(pending) => pending.evicted.as_ref()?.preemption.as_ref()?.preemptor.as_ref(),
+            Self::Evicting(_, eviction) => eviction.preemption.as_ref()?.preemptor.as_ref(),
+            Self::Holding(reservation) => reservation.past_eviction.as_ref()?.preemptor.as_ref(),
+            Self::Finished(_, before) => before.preemptor(),
+        }
+    }
+
     /// Whether it may run: admitted and not told to leave.
     pub fn may_run(&self) -> bool {
         matches!(self, Self::Holding(reservation) if reservation.admitted_at.is_some())
@@ -139,6 +150,17 @@ pub struct Eviction {
     pub message: String,
     /// When it was told to leave.
     pub at: Timestamp,
+    /// For whom, if it was preempted.
+    pub preemption: Option<Preemption>,
+}
+
+/// For whom a Workload was preempted, and by which right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preemption {
+    /// The Workload that needs the room; none if nobody wrote it down.
+    pub preemptor: Option<Uid>,
+    /// By which right.
+    pub reason: PreemptionReason,
 }
 
 /// Whether a Workload may be queued again after an eviction.
@@ -159,13 +181,15 @@ pub struct PastEviction {
     pub message: String,
     /// When it got quota again.
     pub over_at: Timestamp,
+    /// The Workload that needed the room, if it was preempted.
+    pub preemptor: Option<Uid>,
 }
 
 /// Quota that is set aside for a Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// Which quota.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
     /// Since when.
     pub reserved_at: Timestamp,
     /// Since when it may run; none while something else has to happen first.

@@ -281,7 +281,8 @@ fn back_off(world: &mut World, pick: usize, seconds: i64) {
     change(world, pick, |w| {
         let State::Pending(pending) = &w.state else { return };
         let message = "not ready in time".to_owned();
-        let evicted = Some(Eviction { reason: EvictionReason::PodsReadyTimeout, message, at: now });
+        let evicted =
+            Some(Eviction { reason: EvictionReason::PodsReadyTimeout, message, at: now, preemption: None });
         let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
         w.state = State::Pending(Pending { waiting: pending.waiting.clone(), evicted, requeued });
         w.requeue_at = Some(now.plus_seconds(seconds));

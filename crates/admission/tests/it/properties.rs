@@ -11,10 +11,10 @@ use crate::world::{Tally, World};
 
 /// As many cases as `PROPTEST_CASES` says, or `usual`.
 fn config(usual: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     Config {
-        cases: asked.unwrap_or(usual),
-        max_shrink_iters: 2_000,
+        cases: asked("PROPTEST_CASES").unwrap_or(usual),
+        max_shrink_iters: asked("PROPTEST_MAX_SHRINK_ITERS").unwrap_or(2_000),
         source_file: Some(file!()),
         ..Config::default()
     }

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use gangway_admission::{Engine, Event, JobFacts};
-use gangway_model::queues::{ClusterQueue, Flavor, LocalQueue, Namespace};
+use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
 use gangway_model::workload::{Admission, State, Workload};
-use gangway_model::{ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid};
+use gangway_model::{
+    ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Store {
     pub flavors: BTreeMap<FlavorName, Flavor>,
     pub cluster_queues: BTreeMap<ClusterQueueName, ClusterQueue>,
+    pub cohorts: BTreeMap<CohortName, Cohort>,
     pub local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub namespaces: BTreeMap<NamespaceName, Namespace>,
     pub jobs: BTreeMap<Uid, JobFacts>,
@@ -32,6 +35,8 @@ impl Store {
                 self.cluster_queues.insert(queue.name.clone(), (**queue).clone());
             }
             Event::ClusterQueueGone(name) => drop(self.cluster_queues.remove(name)),
+            Event::Cohort(cohort) => drop(self.cohorts.insert(cohort.name.clone(), cohort.clone())),
+            Event::CohortGone(name) => drop(self.cohorts.remove(name)),
             Event::LocalQueue(queue) => drop(self.local_queues.insert(queue.name.clone(), queue.clone())),
             Event::LocalQueueGone(name) => drop(self.local_queues.remove(name)),
             Event::Namespace(namespace) => {
@@ -57,6 +62,7 @@ impl Store {
     pub fn list(&self) -> Vec<Event> {
         let flavors = self.flavors.values().cloned().map(Event::Flavor);
         let cluster_queues = self.cluster_queues.values().cloned().map(|q| Event::ClusterQueue(Box::new(q)));
+        let cohorts = self.cohorts.values().cloned().map(Event::Cohort);
         let local_queues = self.local_queues.values().cloned().map(Event::LocalQueue);
         let namespaces = self.namespaces.values().cloned().map(Event::Namespace);
         let jobs = self.jobs.iter().map(|(uid, facts)| Event::Job(uid.clone(), facts.clone()));
@@ -64,6 +70,7 @@ impl Store {
         let workloads = self.workloads.values().cloned().map(|w| Event::Workload(Box::new(w)));
         flavors
             .chain(cluster_queues)
+            .chain(cohorts)
             .chain(local_queues)
             .chain(namespaces)
             .chain(jobs)
@@ -83,6 +90,7 @@ impl Store {
         }
         let mut events = gone(&known.flavors, &self.flavors, Event::FlavorGone);
         events.extend(gone(&known.cluster_queues, &self.cluster_queues, Event::ClusterQueueGone));
+        events.extend(gone(&known.cohorts, &self.cohorts, Event::CohortGone));
         events.extend(gone(&known.local_queues, &self.local_queues, Event::LocalQueueGone));
         events.extend(gone(&known.namespaces, &self.namespaces, Event::NamespaceGone));
         events.extend(gone(&known.workloads, &self.workloads, Event::WorkloadGone));
@@ -142,6 +150,6 @@ pub fn cells(admission: &Admission) -> Vec<(Cell, i64)> {
 pub fn stored_admission(state: &State) -> Option<Admission> {
     match state {
         State::Finished(_, before) => stored_admission(before),
-        other => other.reservation().map(|r| r.admission.clone()),
+        other => other.reservation().map(|r| (*r.admission).clone()),
     }
 }

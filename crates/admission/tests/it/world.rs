@@ -155,7 +155,12 @@ impl World {
         if self.tells_twice {
             let once = format!("{:?}", self.engine);
             self.engine.apply(event.clone(), self.now);
-            assert_eq!(once, format!("{:?}", self.engine), "R2: {event:?} changed something the second time");
+            let twice = format!("{:?}", self.engine);
+            assert!(
+                once == twice,
+                "R2: {event:?} changed something the second time: {}",
+                differing(&once, &twice)
+            );
         }
     }
 
@@ -347,10 +352,20 @@ impl World {
 fn name_of(action: &Action) -> &'static str {
     match action {
         Action::Admit(_) => "admit",
-        Action::Evict(_) => "evict",
+        Action::Evict(..) => "evict",
         Action::Release(_) => "release",
         Action::Requeue(_) => "requeue",
         Action::Finish(_) => "finish",
         Action::ReportWaiting(_) => "report",
     }
+}
+
+/// Where two texts begin to differ, with what stands around it.
+fn differing(one: &str, other: &str) -> String {
+    let at = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| {
+        String::from_utf8_lossy(&text.as_bytes()[at.saturating_sub(200)..text.len().min(at + 100)])
+            .into_owned()
+    };
+    format!("\n{}\n{}", around(one), around(other))
 }

@@ -85,7 +85,7 @@ pub struct WorkloadStatus {
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["resourceFlavor".into()]))]
     pub flavor_assignment_history: Vec<FlavorAssignment>,
-    /// The UID of the workload for which this one was preempted, while the room is held.
+    /// The UID of the workload for which this one was last preempted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub preemptor: Option<String>,

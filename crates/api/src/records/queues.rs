@@ -27,7 +27,8 @@ pub fn cluster_queue(object: &kueue::ClusterQueue) -> Read<ClusterQueue> {
         ("spec.cohort", spec.cohort.as_ref()),
     );
     let cohort = cohort.filter(|name| !name.is_empty()).map(|name| name.as_str().into());
-    let resource_groups = resource_groups(&mut reader, &spec.resource_groups, cohort.is_some(), true);
+    let resource_groups =
+        resource_groups(&mut reader, &spec.resource_groups, cohort.is_some(), Owner::ClusterQueue);
     let mut record = ClusterQueue {
         name: name.into(),
         cohort,
@@ -80,7 +81,8 @@ pub fn cohort(object: &kueue::Cohort) -> Read<Cohort> {
     let mut reader = Reader::new(format!("Cohort/{name}"));
     reader.unsupported(object.spec.fair_sharing.is_some(), "spec.fairSharing");
     let parent = object.spec.parent_name.as_deref().filter(|name| !name.is_empty()).map(Into::into);
-    let resource_groups = resource_groups(&mut reader, &object.spec.resource_groups, parent.is_some(), false);
+    let resource_groups =
+        resource_groups(&mut reader, &object.spec.resource_groups, parent.is_some(), Owner::Cohort);
     reader.finish(Cohort { name: name.into(), parent, resource_groups })
 }
 
@@ -146,6 +148,11 @@ fn fungibility(reader: &mut Reader, spec: Option<&kueue::FlavorFungibility>) -> 
         None | Some("") => default.preference,
         Some(word) => reader.word(&path("preference"), word, preference, default.preference),
     };
+    if spec.preference.as_deref().is_some_and(|word| !word.is_empty())
+        && (when_can_borrow, when_can_preempt) != (TryNextFlavor, TryNextFlavor)
+    {
+        reader.problem(path("preference"), "needs whenCanBorrow and whenCanPreempt to be TryNextFlavor");
+    }
     Fungibility { when_can_borrow, when_can_preempt, preference }
 }
 
@@ -192,9 +199,14 @@ fn preemption(reader: &mut Reader, spec: Option<&kueue::Preemption>) -> Preempti
         Some(word) => reader.word("spec.preemption.borrowWithinCohort.policy", word, BORROW, false),
     };
     let max_priority = borrow.and_then(|b| b.max_priority_threshold);
+    let reclaim_within_cohort = spelt.or(otherwise).unwrap_or_default();
+    if borrows && reclaim_within_cohort == ReclaimWithinCohort::Never {
+        let message = "needs a spec.preemption.reclaimWithinCohort other than Never";
+        reader.problem("spec.preemption.borrowWithinCohort", message);
+    }
     PreemptionPolicy {
         within_cluster_queue,
-        reclaim_within_cohort: spelt.or(otherwise).unwrap_or_default(),
+        reclaim_within_cohort,
         borrow_within_cohort: if borrows {
             BorrowWithinCohort::LowerPriority { max_priority }
         } else {
@@ -220,11 +232,28 @@ fn admission_checks(reader: &mut Reader, spec: &kueue::ClusterQueueSpec) -> Vec<
     with_flavors.chain(plain).collect()
 }
 
+/// Who has a quota.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    ClusterQueue,
+    Cohort,
+}
+
+impl Owner {
+    /// The field that names the cohort above.
+    const fn parent_field(self) -> &'static str {
+        match self {
+            Self::ClusterQueue => "spec.cohortName",
+            Self::Cohort => "spec.parentName",
+        }
+    }
+}
+
 fn resource_groups(
     reader: &mut Reader,
     groups: &[kueue::ResourceGroup],
     has_parent: bool,
-    lends_at_most_its_own: bool,
+    owner: Owner,
 ) -> Vec<ResourceGroup> {
     let mut read = Vec::with_capacity(groups.len());
     for (index, group) in groups.iter().enumerate() {
@@ -240,13 +269,7 @@ fn resource_groups(
             let quotas = group.covered_resources.iter().map(|name| match quota(name) {
                 Some(position) => {
                     let path = format!("{path}.resources[{position}]");
-                    resource_quota(
-                        reader,
-                        &flavor.resources[position],
-                        &path,
-                        has_parent,
-                        lends_at_most_its_own,
-                    )
+                    resource_quota(reader, &flavor.resources[position], &path, has_parent, owner)
                 }
                 None => Quota::default(),
             });
@@ -278,7 +301,7 @@ fn resource_quota(
     quota: &kueue::ResourceQuota,
     path: &str,
     has_parent: bool,
-    lends_at_most_its_own: bool,
+    owner: Owner,
 ) -> Quota {
     let mut amount = |field: &str, quantity: &ApiQuantity| match Quantity::parse_non_negative(&quantity.0) {
         Ok(parsed) => Amount::of_quota(parsed, &quota.name),
@@ -290,10 +313,13 @@ fn resource_quota(
     let nominal = amount("nominalQuota", &quota.nominal_quota);
     let borrowing_limit = quota.borrowing_limit.as_ref().map(|limit| amount("borrowingLimit", limit));
     let lending_limit = quota.lending_limit.as_ref().map(|limit| amount("lendingLimit", limit));
-    if !has_parent && (borrowing_limit.is_some() || lending_limit.is_some()) {
-        reader.problem(path, "borrowingLimit and lendingLimit need a cohort");
+    let limits = [("borrowingLimit", borrowing_limit), ("lendingLimit", lending_limit)];
+    for (field, _) in limits.iter().filter(|(_, limit)| limit.is_some() && !has_parent) {
+        let message = format!("needs a cohort; set {}, or leave the limit out", owner.parent_field());
+        reader.problem(format!("{path}.{field}"), message);
     }
-    if lends_at_most_its_own && lending_limit.is_some_and(|limit| limit > nominal) {
+    // A Cohort may lend more than it has of its own, since its members add to it.
+    if owner == Owner::ClusterQueue && lending_limit.is_some_and(|limit| limit > nominal) {
         reader.problem(format!("{path}.lendingLimit"), "must be at most nominalQuota");
     }
     Quota { nominal, borrowing_limit, lending_limit }

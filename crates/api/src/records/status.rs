@@ -47,6 +47,11 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
             }
         }
     }
+    let written = current.and_then(|status| status.preemptor.as_deref());
+    let preemptor = state.preemptor().map(|uid| uid.as_str());
+    if preemptor != written {
+        status.insert("preemptor".to_owned(), json!(preemptor));
+    }
     Value::Object(status)
 }
 
@@ -54,7 +59,7 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
 fn admission_of(state: &State) -> Option<&Admission> {
     match state {
         State::Finished(_, before) => admission_of(before),
-        other => other.reservation().map(|reservation| &reservation.admission),
+        other => other.reservation().map(|reservation| &*reservation.admission),
     }
 }
 

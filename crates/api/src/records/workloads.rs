@@ -44,7 +44,8 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         .map(|admission| self::admission(&mut reader, admission, &pod_sets));
     let conditions: Vec<Condition> =
         status.map(|status| status.conditions.iter().filter_map(condition).collect()).unwrap_or_default();
-    let reading = read(&conditions, admission);
+    let preemptor = object.status.as_ref().and_then(|status| status.preemptor.as_deref()).map(Uid::from);
+    let reading = read(&conditions, admission, preemptor);
     unsupported(&mut reader, &object.spec);
     let record = Workload {
         uid: object.uid().unwrap_or_default().into(),

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use gangway_model::queues::{PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue};
 use serde_json::Value;
 
 use crate::schema::violations;
@@ -37,6 +38,35 @@ fn valid_manifests_pass() {
         let parsed = gangway_api::manifests::parse(&name, &text);
         assert!(parsed.is_ok(), "{}", parsed.unwrap_err());
     }
+}
+
+/// The configuration of KEP-83's first story, in the words of the document and in those of the reference.
+#[test]
+fn the_preemption_story_applies_in_both_spellings_and_versions() {
+    let document = "withinCohort: Always\n    withinClusterQueue: LowerPriorityOnly\n";
+    let reference = "reclaimWithinCohort: Any\n    withinClusterQueue: LowerPriority\n";
+    let mut records = Vec::new();
+    for version in ["v1beta1", "v1beta2"] {
+        for policies in [document, reference] {
+            let text = format!(
+                "apiVersion: kueue.x-k8s.io/{version}\nkind: ClusterQueue\nmetadata:\n  name: cluster-total\n\
+                 spec:\n  preemption:\n    {policies}"
+            );
+            let parsed = gangway_api::manifests::parse("story.yaml", &text);
+            let object = parsed.unwrap_or_else(|error| panic!("{error}")).remove(0).value;
+            assert_eq!(violations(&object, None), Vec::<String>::new(), "{text}");
+            let read = gangway_api::records::cluster_queue(&serde_json::from_value(object).unwrap());
+            assert_eq!((read.problems, read.unsupported), (vec![], vec![]), "{text}");
+            records.push(read.record);
+        }
+    }
+    assert!(records.iter().all(|record| *record == records[0]), "{records:?}");
+    let policy = PreemptionPolicy {
+        within_cluster_queue: WithinClusterQueue::LowerPriority,
+        reclaim_within_cohort: ReclaimWithinCohort::Any,
+        ..PreemptionPolicy::default()
+    };
+    assert_eq!((records[0].preemption, &records[0].invalid), (policy, &None));
 }
 
 #[test]

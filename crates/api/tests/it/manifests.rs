@@ -131,6 +131,50 @@ fn mistakes_are_found_where_they_are() {
 }
 
 #[test]
+fn mistakes_about_lending_and_preemption_are_found_where_they_are() {
+    let table = [
+        (
+            QUEUE.replace("nominalQuota: 4", "nominalQuota: 4\n        borrowingLimit: 1"),
+            "f.yaml:13: spec.resourceGroups[0].flavors[0].resources[0].borrowingLimit: needs a cohort; set spec.cohortName, or leave the limit out",
+        ),
+        (
+            QUEUE.replace(
+                "nominalQuota: 4",
+                "nominalQuota: 4\n        lendingLimit: 4001m\n  cohortName: all",
+            ),
+            "f.yaml:13: spec.resourceGroups[0].flavors[0].resources[0].lendingLimit: must be at most nominalQuota",
+        ),
+        (
+            QUEUE.replace("kind: ClusterQueue", "kind: Cohort") + "        lendingLimit: 1\n",
+            "f.yaml:13: spec.resourceGroups[0].flavors[0].resources[0].lendingLimit: needs a cohort; set spec.parentName, or leave the limit out",
+        ),
+        (
+            format!("{QUEUE}  preemption: {{withinClusterQueue: Sometimes}}\n"),
+            "f.yaml:13: spec.preemption.withinClusterQueue: \"Sometimes\" is not one of Never, LowerPriority, LowerOrNewerEqualPriority, LowerPriorityOnly",
+        ),
+        (
+            format!("{QUEUE}  preemption: {{withinCohort: Always, reclaimWithinCohort: Never}}\n"),
+            "f.yaml:13: spec.preemption.withinCohort: differs from spec.preemption.reclaimWithinCohort, which is another spelling of it",
+        ),
+        (
+            format!("{QUEUE}  preemption: {{borrowWithinCohort: {{policy: LowerPriority}}}}\n"),
+            "f.yaml:13: spec.preemption.borrowWithinCohort: needs a spec.preemption.reclaimWithinCohort other than Never",
+        ),
+        (
+            format!("{QUEUE}  cohort: a\n  cohortName: b\n"),
+            "f.yaml:14: spec.cohortName: differs from spec.cohort, which is another spelling of it",
+        ),
+        (
+            format!("{QUEUE}  flavorFungibility: {{preference: PreemptionOverBorrowing}}\n"),
+            "f.yaml:13: spec.flavorFungibility.preference: needs whenCanBorrow and whenCanPreempt to be TryNextFlavor",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(error(&text), expected, "{text}");
+    }
+}
+
+#[test]
 fn the_largest_amounts_are_those_that_can_be_counted() {
     let good = [("9223372036854775807m", true), ("9223372036854775808m", false), ("1e30", false)];
     for (amount, fits) in good {

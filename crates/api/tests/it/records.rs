@@ -10,8 +10,12 @@ use gangway_model::queues::{
     BorrowWithinCohort, FlavorUsage, FungibilityPolicy, QueueCounts, QueueingStrategy, ReclaimWithinCohort,
     StopPolicy,
 };
-use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
-use gangway_model::workload::{Admission, Assignment, Pending, Reservation, State, Waiting};
+use gangway_model::reasons::{
+    ClusterQueueReason, EvictionReason, LocalQueueReason, PendingReason, PreemptionReason,
+};
+use gangway_model::workload::{
+    Admission, Assignment, Eviction, Pending, Preemption, Reservation, State, Waiting,
+};
 use gangway_model::{Amount, Requests, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -209,7 +213,7 @@ fn holding() -> State {
     };
     let admission = Admission { cluster_queue: "main".into(), pod_sets: vec![assignment] };
     State::Holding(Reservation {
-        admission,
+        admission: admission.into(),
         reserved_at: at(10),
         admitted_at: Some(at(10)),
         past_eviction: None,
@@ -226,6 +230,47 @@ fn a_state_survives_the_way_through_the_object() {
         let read = workload(&waiting_workload(status), &ResourceRules::default());
         assert_eq!((read.record.state, read.repaired), (state, false));
     }
+}
+
+fn preempted() -> (Reservation, Eviction) {
+    let State::Holding(reservation) = holding() else { unreachable!("it holds quota") };
+    let preemption =
+        Preemption { preemptor: Some("uid-w".into()), reason: PreemptionReason::InCohortReclamation };
+    let eviction = Eviction {
+        reason: EvictionReason::Preempted,
+        message: "Preempted for Workload ns/w".into(),
+        at: at(20),
+        preemption: Some(preemption),
+    };
+    (reservation, eviction)
+}
+
+#[test]
+fn a_preempted_workload_says_for_whom_and_by_which_right() {
+    let (reservation, eviction) = preempted();
+    let state = State::Evicting(reservation, eviction);
+    let status = workload_status(&state, 3, None);
+    let said = |kind: &str| {
+        let conditions = status["conditions"].as_array().unwrap();
+        let condition = conditions.iter().find(|condition| condition["type"] == kind).unwrap().clone();
+        (condition["status"].clone(), condition["reason"].clone(), condition["message"].clone())
+    };
+    let message = json!("Preempted for Workload ns/w");
+    assert_eq!(said("Evicted"), (json!("True"), json!("Preempted"), message.clone()));
+    assert_eq!(said("Preempted"), (json!("True"), json!("InCohortReclamation"), message));
+    assert_eq!(status["preemptor"], json!("uid-w"));
+    let read = workload(&waiting_workload(status), &ResourceRules::default());
+    assert_eq!((read.record.state, read.repaired), (state, false));
+}
+
+#[test]
+fn the_preemptor_is_written_only_when_it_changes() {
+    let (reservation, eviction) = preempted();
+    let state = State::Evicting(reservation, eviction);
+    let current: kueue::WorkloadStatus = serde_json::from_value(workload_status(&state, 3, None)).unwrap();
+    assert!(workload_status(&state, 3, Some(&current)).get("preemptor").is_none());
+    let forgotten = workload_status(&holding(), 3, Some(&current));
+    assert_eq!(forgotten.get("preemptor"), Some(&Value::Null), "null takes it away");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod get;
 mod logs;
 mod node;
 pub mod reasons;
+mod replay;
 mod run;
 mod scheduler;
 
@@ -53,6 +54,8 @@ enum Command {
     Get(get::GetArgs),
     /// Says why a Job waits, with numbers.
     Explain(explain::ExplainArgs),
+    /// Says what would be decided about queues and Workloads that stand in files.
+    Replay(replay::ReplayArgs),
     /// Prints what pods wrote.
     Logs(logs::LogsArgs),
     /// Measures Gangway on this machine.
@@ -75,6 +78,7 @@ impl Cli {
             Command::Config(command) => config::run(command),
             Command::Get(args) => Box::pin(get::run(args)).await,
             Command::Explain(args) => Box::pin(explain::run(args)).await,
+            Command::Replay(args) => replay::run(&args),
             Command::Logs(args) => Box::pin(logs::run(args)).await,
             Command::Bench(command) => Box::pin(bench::run(command)).await,
             Command::Reasons => reasons::run(),

@@ -2,7 +2,7 @@
 
 use gangway_model::reasons::{
     ClusterQueueReason, EventReason, EvictionReason, FinishReason, LocalQueueReason, PendingReason,
-    ReasonDoc, RequeueReason,
+    PreemptionReason, ReasonDoc, RequeueReason,
 };
 
 use crate::commands::print;
@@ -24,6 +24,7 @@ pub fn page() -> String {
     );
     let pending: Vec<ReasonDoc> = PendingReason::ALL.iter().map(|reason| reason.doc()).collect();
     let evicted: Vec<ReasonDoc> = EvictionReason::ALL.iter().map(|reason| reason.doc()).collect();
+    let preempted: Vec<ReasonDoc> = PreemptionReason::ALL.iter().map(|reason| reason.doc()).collect();
     let requeued: Vec<ReasonDoc> = RequeueReason::ALL.iter().map(|reason| reason.doc()).collect();
     let finished: Vec<ReasonDoc> = FinishReason::ALL.iter().map(|reason| reason.doc()).collect();
     let cluster_queue: Vec<ReasonDoc> = ClusterQueueReason::ALL.iter().map(|reason| reason.doc()).collect();
@@ -32,6 +33,7 @@ pub fn page() -> String {
     for (title, condition, reasons) in [
         ("Why a Workload waits", "`QuotaReserved=False` of a Workload", pending),
         ("Why a Workload has to leave", "`Evicted=True` of a Workload", evicted),
+        ("By which right a Workload is preempted", "`Preempted=True` of a Workload", preempted),
         ("After an eviction", "`Requeued` of a Workload", requeued),
         ("How a Workload ended", "`Finished=True` of a Workload", finished),
         ("Whether a ClusterQueue admits", "`Active` of a ClusterQueue", cluster_queue),

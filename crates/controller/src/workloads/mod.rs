@@ -6,7 +6,7 @@
 //! | what is a Job's Workload, and what does the Job need next? | `jobs/` |
 //! | when is the quota of a deleted Job free? | `pods_left.rs` |
 //! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
-//! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs`, `settings.rs` |
+//! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs`, `landed.rs`, `settings.rs` |
 //! | how many requests was that? | `counts.rs` |
 //! | what would the engine say of a cluster as it is now? | `snapshot.rs` |
 //!
@@ -17,6 +17,7 @@ mod counts;
 mod diagnostics;
 mod events;
 mod jobs;
+mod landed;
 mod lanes;
 mod objects;
 mod pods_left;

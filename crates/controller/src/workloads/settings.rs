@@ -15,11 +15,17 @@ impl Shell {
         object: &K,
         settings: &[Invalid],
     ) {
-        let paths: Vec<&str> = settings.iter().map(|setting| setting.path.as_str()).collect();
-        if paths.is_empty() {
-            return;
-        }
-        let message = format!("Not supported yet and without effect: {}", paths.join(", "));
+        self.say_without_effect(object, settings, &[]);
+    }
+
+    /// The same for an object that has no condition to say what is wrong with it.
+    pub(super) fn say_without_effect<K: Resource<DynamicType = ()>>(
+        &mut self,
+        object: &K,
+        settings: &[Invalid],
+        problems: &[Invalid],
+    ) {
+        let Some(message) = without_effect(settings, problems) else { return };
         if self.warned.insert(uid_of(object), message.clone()).as_ref() == Some(&message) {
             return;
         }
@@ -31,4 +37,18 @@ impl Shell {
             message,
         });
     }
+}
+
+fn without_effect(settings: &[Invalid], problems: &[Invalid]) -> Option<String> {
+    let paths: Vec<&str> = settings.iter().map(|setting| setting.path.as_str()).collect();
+    let wrong: Vec<String> =
+        problems.iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
+    let mut sentences = Vec::new();
+    if !paths.is_empty() {
+        sentences.push(format!("Not supported yet and without effect: {}", paths.join(", ")));
+    }
+    if !wrong.is_empty() {
+        sentences.push(format!("Cannot be used as it is: {}", wrong.join("; ")));
+    }
+    (!sentences.is_empty()).then(|| sentences.join(". "))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gangway_admission::{Action, Decision, DecisionId, Engine, Event, Outcome, QueueRef};
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_admission::{Decision, DecisionId, Engine, Event, Outcome, QueueRef};
+use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::records::{self, ResourceRules};
 use gangway_model::selector::LabelSelector;
 use gangway_model::{Clock, ObjectName, Timestamp, Uid};
@@ -38,6 +38,7 @@ pub(super) struct Shell {
     pub(super) namespaces: Objects<Namespace>,
     pub(super) flavors: Objects<ResourceFlavor>,
     pub(super) cluster_queues: Objects<ClusterQueue>,
+    cohorts: Objects<Cohort>,
     pub(super) local_queues: Objects<LocalQueue>,
     workload_classes: Objects<WorkloadPriorityClass>,
     pod_classes: Objects<PriorityClass>,
@@ -94,6 +95,7 @@ impl Shell {
             namespaces: Objects::new("watching namespaces"),
             flavors: Objects::new("watching ResourceFlavors"),
             cluster_queues: Objects::new("watching ClusterQueues"),
+            cohorts: Objects::new("watching Cohorts"),
             local_queues: Objects::new("watching LocalQueues"),
             workload_classes: Objects::new("watching WorkloadPriorityClasses"),
             pod_classes: Objects::new("watching PriorityClasses"),
@@ -152,6 +154,11 @@ impl Shell {
             News::ClusterQueue(item) => {
                 for change in self.cluster_queues.take(*item)? {
                     self.cluster_queue_changed(change);
+                }
+            }
+            News::Cohort(item) => {
+                for change in self.cohorts.take(*item)? {
+                    self.cohort_changed(change);
                 }
             }
             News::LocalQueue(item) => {
@@ -227,6 +234,21 @@ impl Shell {
             Change::Gone(object) => {
                 self.diagnostics.queue_gone(&QueueRef::Cluster(object.name_any().into()));
                 Event::ClusterQueueGone(object.name_any().into())
+            }
+        };
+        self.apply(event);
+    }
+
+    fn cohort_changed(&mut self, change: Change<Cohort>) {
+        let event = match change {
+            Change::Applied(object) => {
+                let read = records::cohort(&object);
+                self.say_without_effect(object.as_ref(), &read.unsupported, &read.problems);
+                Event::Cohort(read.record)
+            }
+            Change::Gone(object) => {
+                self.warned.remove(&uid_of(object.as_ref()));
+                Event::CohortGone(object.name_any().into())
             }
         };
         self.apply(event);
@@ -336,6 +358,7 @@ impl Shell {
             self.synced = self.namespaces.is_complete()
                 && self.flavors.is_complete()
                 && self.cluster_queues.is_complete()
+                && self.cohorts.is_complete()
                 && self.local_queues.is_complete()
                 && self.workload_classes.is_complete()
                 && self.pod_classes.is_complete()
@@ -487,24 +510,6 @@ impl Shell {
             }
             Answer::Nothing => {}
         }
-    }
-
-    /// What is said when a decision has landed.
-    fn say_landed(&mut self, decision: &Decision, object: &Workload) {
-        let (reason, message) = match &decision.action {
-            // The Job is told when it starts; a Workload that nobody owns has only itself to ask.
-            Action::Admit(_) if !object.owner_references().is_empty() => return,
-            Action::Admit(admission) => {
-                let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
-                let message =
-                    format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
-                ("Admitted".to_owned(), message)
-            }
-            Action::Evict(reason) => (format!("EvictedDueTo{reason}"), reason.doc().meaning.to_owned()),
-            _ => return,
-        };
-        let about = object.object_ref(&());
-        self.note(Note { about, warning: false, reason, message });
     }
 
     pub(super) fn note(&mut self, note: Note) {

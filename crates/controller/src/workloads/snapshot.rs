@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gangway_admission::{Engine, Event, Explanation};
 use gangway_api::config::Configuration;
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::records;
 use gangway_model::reasons::EventReason;
 use gangway_model::{Clock, Uid};
@@ -68,6 +68,9 @@ impl Snapshot {
         }
         for object in list::<ClusterQueue>(&client, "ClusterQueues").await? {
             engine.apply(Event::ClusterQueue(Box::new(records::cluster_queue(&object).record)), now);
+        }
+        for object in list::<Cohort>(&client, "Cohorts").await? {
+            engine.apply(Event::Cohort(records::cohort(&object).record), now);
         }
         for object in list::<LocalQueue>(&client, "LocalQueues").await? {
             engine.apply(Event::LocalQueue(records::local_queue(&object).record), now);

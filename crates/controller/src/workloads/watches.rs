@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, stream};
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::names;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -24,6 +24,7 @@ pub(super) enum News {
     Namespace(Item<Namespace>),
     Flavor(Item<ResourceFlavor>),
     ClusterQueue(Item<ClusterQueue>),
+    Cohort(Item<Cohort>),
     LocalQueue(Item<LocalQueue>),
     WorkloadPriorityClass(Item<WorkloadPriorityClass>),
     PriorityClass(Item<PriorityClass>),
@@ -42,6 +43,7 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<News>> {
     all.push(watch_kind(client, News::Namespace));
     all.push(watch_kind(client, News::Flavor));
     all.push(watch_kind(client, News::ClusterQueue));
+    all.push(watch_kind(client, News::Cohort));
     all.push(watch_kind(client, News::LocalQueue));
     all.push(watch_kind(client, News::WorkloadPriorityClass));
     all.push(watch_kind(client, News::PriorityClass));

@@ -1,5 +1,6 @@
 //! The controllers on the embedded API.
 
+mod cohorts;
 mod connection;
 mod pods;
 mod workloads;

@@ -66,7 +66,7 @@ impl World {
         self.counts.snapshot()
     }
 
-    fn cluster_queues(&self) -> Api<ClusterQueue> {
+    pub(crate) fn cluster_queues(&self) -> Api<ClusterQueue> {
         Api::all(self.server.client())
     }
 
@@ -84,9 +84,14 @@ impl World {
 
     /// Submits a Job with one pod of one cpu; returns it as the API took it.
     pub(crate) async fn submit(&self, name: &str) -> Job {
+        self.submit_to("lq", name).await
+    }
+
+    /// The same to another queue.
+    pub(crate) async fn submit_to(&self, queue: &str, name: &str) -> Job {
         let container = json!({"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}});
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-        let labels = json!({"kueue.x-k8s.io/queue-name": "lq"});
+        let labels = json!({"kueue.x-k8s.io/queue-name": queue});
         let job = json!({
             "metadata": {"name": name, "labels": labels},
             "spec": {"suspend": true, "template": template},
@@ -94,9 +99,14 @@ impl World {
         create(&self.jobs(), job).await
     }
 
+    /// Changes the spec of the ClusterQueue.
+    pub(crate) async fn change_queue(&self, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.cluster_queues().patch("cq", &PatchParams::default(), &patch).await.expect("a changed queue");
+    }
+
     pub(crate) async fn set_stop_policy(&self, policy: &str) {
-        let patch = Patch::Merge(json!({"spec": {"stopPolicy": policy}}));
-        self.cluster_queues().patch("cq", &PatchParams::default(), &patch).await.expect("a stop policy");
+        self.change_queue(json!({"stopPolicy": policy})).await;
     }
 
     pub(crate) fn let_pods_finish(&self) {

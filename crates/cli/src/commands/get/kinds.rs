@@ -1,9 +1,12 @@
 //! The columns of each kind.
 
-use gangway_api::kueue::{ClusterQueue, FlavorUsage, LocalQueue, Workload};
+use gangway_api::kueue::{
+    ClusterQueue, Cohort, FlavorUsage, LocalQueue, ResourceQuota, ResourceUsage, Workload,
+};
 use gangway_api::time::from_api;
 use gangway_model::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource, ResourceExt};
 
@@ -57,25 +60,42 @@ impl Listed for LocalQueue {
 impl Listed for ClusterQueue {
     const NAMESPACED: bool = false;
     const HEADINGS: &'static [&'static str] =
-        &["STRATEGY", ">PENDING", ">ADMITTED", "ACTIVE", "IN USE", ">AGE"];
-    const WIDE_HEADINGS: &'static [&'static str] = &["COHORT", "STOP", "WHY"];
+        &["COHORT", "STRATEGY", ">PENDING", ">ADMITTED", "ACTIVE", "IN USE", "BORROWED", ">AGE"];
+    const WIDE_HEADINGS: &'static [&'static str] = &["STOP", "WHY"];
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
         let status = self.status.clone().unwrap_or_default();
+        let cohort = self.spec.cohort_name.clone().or_else(|| self.spec.cohort.clone());
         vec![
+            or_dash(cohort),
             self.spec.queueing_strategy.clone().unwrap_or_else(|| "BestEffortFIFO".to_owned()),
             status.pending_workloads.to_string(),
             status.admitted_workloads.to_string(),
             active(&status.conditions),
             usage(&status.flavors_usage),
+            borrowed(&status.flavors_usage),
             age_of(self, now),
         ]
     }
 
     fn wide_cells(&self) -> Vec<String> {
         let conditions = self.status.clone().unwrap_or_default().conditions;
-        let cohort = self.spec.cohort_name.clone().or_else(|| self.spec.cohort.clone());
-        vec![or_dash(cohort), or_dash(self.spec.stop_policy.clone()), inactive_because(&conditions)]
+        vec![or_dash(self.spec.stop_policy.clone()), inactive_because(&conditions)]
+    }
+}
+
+impl Listed for Cohort {
+    const NAMESPACED: bool = false;
+    const HEADINGS: &'static [&'static str] = &["PARENT", "OWN QUOTA", ">AGE"];
+    const WIDE_HEADINGS: &'static [&'static str] = &["BORROWS AT MOST", "LENDS AT MOST"];
+
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        let quota = quotas(self, |quota| Some(&quota.nominal_quota));
+        vec![or_dash(self.spec.parent_name.clone()), quota, age_of(self, now)]
+    }
+
+    fn wide_cells(&self) -> Vec<String> {
+        vec![quotas(self, |q| q.borrowing_limit.as_ref()), quotas(self, |q| q.lending_limit.as_ref())]
     }
 }
 
@@ -183,15 +203,40 @@ fn inactive_because(conditions: &[Condition]) -> String {
     or_dash(inactive.map(|condition| format!("{}: {}", condition.reason, condition.message)))
 }
 
-/// `on-demand cpu 3, memory 2Gi; spot cpu 1`.
+/// What is in use, such as `on-demand cpu 3, memory 2Gi; spot cpu 1`.
 fn usage(flavors: &[FlavorUsage]) -> String {
-    let flavors = flavors.iter().filter_map(|flavor| {
+    used(flavors, |resource| resource.total.as_ref())
+}
+
+/// What of it is borrowed.
+fn borrowed(flavors: &[FlavorUsage]) -> String {
+    used(flavors, |resource| resource.borrowed.as_ref())
+}
+
+fn used(flavors: &[FlavorUsage], amount: fn(&ResourceUsage) -> Option<&Quantity>) -> String {
+    by_flavor(flavors.iter().map(|flavor| {
         let used = flavor.resources.iter().filter_map(|resource| {
-            let total = &resource.total.as_ref()?.0;
-            (total != "0").then(|| format!("{} {total}", resource.name))
+            Some((resource.name.as_str(), amount(resource)?.0.as_str())).filter(|(_, amount)| *amount != "0")
         });
-        let used = used.collect::<Vec<_>>().join(", ");
-        (!used.is_empty()).then(|| format!("{} {used}", flavor.name))
+        (flavor.name.as_str(), used.collect())
+    }))
+}
+
+fn quotas(cohort: &Cohort, amount: fn(&ResourceQuota) -> Option<&Quantity>) -> String {
+    let flavors = cohort.spec.resource_groups.iter().flat_map(|group| &group.flavors);
+    by_flavor(flavors.map(|flavor| {
+        let quotas = flavor.resources.iter();
+        let quotas = quotas.filter_map(|quota| Some((quota.name.as_str(), amount(quota)?.0.as_str())));
+        (flavor.name.as_str(), quotas.collect())
+    }))
+}
+
+/// `on-demand cpu 3, memory 2Gi; spot cpu 1`; flavors of which there is nothing are left out.
+fn by_flavor<'a>(flavors: impl Iterator<Item = (&'a str, Vec<(&'a str, &'a str)>)>) -> String {
+    let flavors = flavors.filter(|(_, amounts)| !amounts.is_empty()).map(|(flavor, amounts)| {
+        let amounts: Vec<String> =
+            amounts.into_iter().map(|(resource, amount)| format!("{resource} {amount}")).collect();
+        format!("{flavor} {}", amounts.join(", "))
     });
     or_dash(Some(flavors.collect::<Vec<_>>().join("; ")))
 }
@@ -203,4 +248,37 @@ fn age_of<K: Resource>(object: &K, now: Timestamp) -> String {
 
 fn or_dash(text: Option<String>) -> String {
     text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_queue_shows_its_cohort_and_what_it_borrows() {
+        let usage = json!([{"name": "spot", "resources": [
+            {"name": "cpu", "total": "6", "borrowed": "2"}, {"name": "memory", "total": "1Gi", "borrowed": "0"}]}]);
+        let queue: ClusterQueue = serde_json::from_value(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "q"},
+            "spec": {"cohort": "all"}, "status": {"admittedWorkloads": 3, "flavorsUsage": usage},
+        }))
+        .unwrap();
+        let cells = queue.cells(Timestamp::EPOCH);
+        let expected = ["all", "BestEffortFIFO", "0", "3", "-", "spot cpu 6, memory 1Gi", "spot cpu 2", "-"];
+        assert_eq!(cells, expected);
+        assert_eq!(cells.len(), ClusterQueue::HEADINGS.len());
+    }
+
+    #[test]
+    fn a_cohort_shows_its_parent_and_its_own_quota() {
+        let quota = json!({"name": "cpu", "nominalQuota": 4, "lendingLimit": "500m"});
+        let groups =
+            json!([{"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [quota]}]}]);
+        let spec = json!({"parentName": "root", "resourceGroups": groups});
+        let cohort = Cohort::new("all", serde_json::from_value(spec).unwrap());
+        assert_eq!(cohort.cells(Timestamp::EPOCH), ["root", "spot cpu 4", "-"]);
+        assert_eq!(cohort.wide_cells(), ["-", "spot cpu 500m"]);
+    }
 }

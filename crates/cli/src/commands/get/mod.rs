@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use futures::TryStreamExt;
-use gangway_api::kueue::{ClusterQueue, LocalQueue, Workload};
+use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, Workload};
 use gangway_model::{Clock, Timestamp};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::batch::v1::Job;
@@ -59,6 +59,9 @@ enum Kind {
     /// ClusterQueues: where the quota is.
     #[value(alias = "clusterqueue", alias = "cq")]
     Clusterqueues,
+    /// Cohorts: quota that ClusterQueues share.
+    #[value(alias = "cohort", alias = "co")]
+    Cohorts,
     #[value(alias = "workload", alias = "wl")]
     Workloads,
     #[value(alias = "job")]
@@ -82,6 +85,7 @@ pub async fn run(args: GetArgs) -> Outcome {
     match args.kind {
         Kind::Queues => list(namespaced::<LocalQueue>(&client, &args), &args).await,
         Kind::Clusterqueues => list(Api::<ClusterQueue>::all(client), &args).await,
+        Kind::Cohorts => list(Api::<Cohort>::all(client), &args).await,
         Kind::Workloads => list(namespaced::<Workload>(&client, &args), &args).await,
         Kind::Jobs => list(namespaced::<Job>(&client, &args), &args).await,
     }

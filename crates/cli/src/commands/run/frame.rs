@@ -131,7 +131,7 @@ fn quota_table(lines: &[QuotaLine], size: Size) -> Table {
         let quota = line.quota.value();
         let tone = if line.was_exceeded() { Tone::Bad } else { Tone::Good };
         table.row([
-            Cell::from(line.cluster_queue.as_str()),
+            Cell::from(line.owner.to_string()),
             Cell::from(line.flavors.join("+")),
             Cell::from(line.resource.as_str()),
             Cell::new(tone, bar(line.used, quota, bar_columns)),
@@ -168,6 +168,7 @@ mod tests {
     use gangway_model::Amount;
 
     use super::super::picture::{JobKey, Why, WorkloadNews};
+    use super::super::quota_watch::Owner;
     use super::*;
     use crate::render::width;
 
@@ -188,12 +189,13 @@ mod tests {
 
     fn quota() -> QuotaWatch {
         QuotaWatch::new(vec![QuotaLine {
-            cluster_queue: "research".into(),
+            owner: Owner::ClusterQueue("research".into()),
+            cohort: None,
             flavors: vec!["on-demand".into()],
             labels: [].into(),
             resource: "cpu".into(),
             quota: Amount::new(2000),
-            may_borrow: false,
+            most: Amount::new(2000),
             used: 500,
             peak: 1000,
         }])

@@ -42,7 +42,8 @@ pub fn machines(flavors: &[ResourceFlavor], quotas: &[QuotaLine]) -> Vec<Machine
 
 fn capacity(quotas: &[QuotaLine]) -> BTreeMap<String, String> {
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-    for line in quotas {
+    // The quota of a queue in a cohort is part of the cohort's line.
+    for line in quotas.iter().filter(|line| line.cohort.is_none()) {
         let sum = sums.entry(&line.resource).or_default();
         *sum = sum.saturating_add(line.quota.value()).min(AMOUNT_MAX);
     }
@@ -56,6 +57,7 @@ fn capacity(quotas: &[QuotaLine]) -> BTreeMap<String, String> {
 mod tests {
     use gangway_model::Amount;
 
+    use super::super::quota_watch::Owner;
     use super::*;
 
     fn flavor(name: &str, tier: &str) -> ResourceFlavor {
@@ -66,12 +68,13 @@ mod tests {
 
     fn line(cpus: i64) -> QuotaLine {
         QuotaLine {
-            cluster_queue: "team".into(),
+            owner: Owner::ClusterQueue("team".into()),
+            cohort: None,
             flavors: Vec::new(),
             labels: BTreeMap::new(),
             resource: "cpu".into(),
             quota: Amount::new(cpus.saturating_mul(1000)),
-            may_borrow: false,
+            most: Amount::UNLIMITED,
             used: 0,
             peak: 0,
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor};
+use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor};
 use gangway_api::manifests::{self, Manifest};
 use gangway_api::names::{DEFAULT_NAME, QUEUE_NAME_LABEL};
 use serde_json::{Value, json};
@@ -118,7 +118,8 @@ fn plan(manifests: Vec<Manifest>) -> Result<Plan, Failure> {
 
     let flavors: Vec<ResourceFlavor> = typed(&objects, "ResourceFlavor");
     let queues: Vec<ClusterQueue> = typed(&objects, "ClusterQueue");
-    let quotas = quota_lines(&queues, &flavors);
+    let cohorts: Vec<Cohort> = typed(&objects, "Cohort");
+    let quotas = quota_lines(&queues, &cohorts, &flavors);
     let machines = machines(&flavors, &quotas);
     let local_queues: Vec<LocalQueue> = typed(&objects, "LocalQueue");
     let cluster_queues = local_queues.into_iter().filter_map(|queue| {

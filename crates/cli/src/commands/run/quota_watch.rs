@@ -4,17 +4,37 @@ use std::collections::{BTreeMap, HashMap};
 
 use gangway_model::{Amount, PODS_RESOURCE, Requests};
 
-/// The quota of one resource in one flavor of a ClusterQueue. Flavors with equal labels cannot be told
-/// apart by looking at pods and share a line.
+/// Whose quota a line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// That of one queue.
+    ClusterQueue(String),
+    /// That of a tree of cohorts and of all queues in it, by its root.
+    Cohort(String),
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClusterQueue(name) => f.write_str(name),
+            Self::Cohort(name) => write!(f, "cohort {name}"),
+        }
+    }
+}
+
+/// The quota of one resource in one flavor. Flavors with equal labels cannot be told apart by looking at
+/// pods and share a line.
 #[derive(Clone, Debug)]
 pub struct QuotaLine {
-    pub cluster_queue: String,
+    pub owner: Owner,
+    /// The root of the cohorts that a ClusterQueue is in: its quota is part of that line too.
+    pub cohort: Option<String>,
     pub flavors: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub resource: String,
     pub quota: Amount,
-    /// Whether the queue may use more than its own quota (it is in a cohort).
-    pub may_borrow: bool,
+    /// The most that may be in use: the quota and what may be borrowed.
+    pub most: Amount,
     pub used: i64,
     pub peak: i64,
 }
@@ -22,7 +42,14 @@ pub struct QuotaLine {
 impl QuotaLine {
     /// Whether more was in use than the quota allows, at any moment.
     pub fn was_exceeded(&self) -> bool {
-        !self.may_borrow && !self.quota.is_unlimited() && self.peak > self.quota.value()
+        !self.most.is_unlimited() && self.peak > self.most.value()
+    }
+
+    /// Whether this is the line of the cohorts that another line, of a queue, is a part of.
+    fn is_above(&self, other: &Self) -> bool {
+        matches!(&self.owner, Owner::Cohort(root) if other.cohort.as_ref() == Some(root))
+            && self.resource == other.resource
+            && self.labels == other.labels
     }
 }
 
@@ -75,12 +102,14 @@ impl QuotaWatch {
         }
     }
 
-    /// Each resource counts in the flavor with the most labels that the pod's node selector has.
+    /// Each resource counts in the flavor with the most labels that the pod's node selector has, for its
+    /// queue and for the cohorts above that.
     fn shares(&self, pod: &PodOnNode) -> Vec<(usize, i64)> {
         let mut best: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, line) in self.lines.iter().enumerate() {
             let chosen = |(key, value): (&String, &String)| pod.node_selector.get(key) == Some(value);
-            if line.cluster_queue != pod.cluster_queue || !line.labels.iter().all(chosen) {
+            let is_of_queue = matches!(&line.owner, Owner::ClusterQueue(name) if *name == pod.cluster_queue);
+            if !is_of_queue || !line.labels.iter().all(chosen) {
                 continue;
             }
             let better = best
@@ -94,7 +123,10 @@ impl QuotaWatch {
             PODS_RESOURCE => 1,
             _ => pod.requests.get(resource),
         };
-        best.into_iter().map(|(resource, line)| (line, amount(resource))).collect()
+        let above = |line: usize| self.lines.iter().position(|above| above.is_above(&self.lines[line]));
+        let counted =
+            |(resource, line)| [Some(line), above(line)].map(|line| Some((line?, amount(resource))));
+        best.into_iter().flat_map(counted).flatten().collect()
     }
 }
 
@@ -106,12 +138,13 @@ mod tests {
 
     fn line(flavor: &str, labels: &[(&str, &str)], resource: &str, quota: i64) -> QuotaLine {
         QuotaLine {
-            cluster_queue: "research".into(),
+            owner: Owner::ClusterQueue("research".into()),
+            cohort: None,
             flavors: vec![flavor.into()],
             labels: labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
             resource: resource.into(),
             quota: Amount::new(quota),
-            may_borrow: false,
+            most: Amount::new(quota),
             used: 0,
             peak: 0,
         }
@@ -140,5 +173,23 @@ mod tests {
         assert!(!watch.lines().iter().any(QuotaLine::was_exceeded));
         watch.takes("4", &pod("spot", 501));
         assert!(watch.lines()[1].was_exceeded());
+    }
+
+    #[test]
+    fn a_queue_may_borrow_but_its_cohorts_together_have_only_their_quota() {
+        let borrower = QuotaLine {
+            cohort: Some("all".into()),
+            most: Amount::UNLIMITED,
+            ..line("any", &[], "cpu", 1000)
+        };
+        let together = QuotaLine { owner: Owner::Cohort("all".into()), ..line("any", &[], "cpu", 3000) };
+        let mut watch = QuotaWatch::new(vec![borrower, together]);
+        watch.takes("1", &pod("spot", 3000));
+        assert!(!watch.lines().iter().any(QuotaLine::was_exceeded), "it borrows");
+        watch.takes("2", &pod("spot", 1));
+        let exceeded: Vec<bool> = watch.lines().iter().map(QuotaLine::was_exceeded).collect();
+        assert_eq!(exceeded, [false, true]);
+        watch.leaves("1");
+        assert_eq!(watch.lines()[1].used, 1);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::frame::{of_quota, tone, why};
 use super::output::JobOutput;
 use super::picture::{JobPicture, Picture, State};
-use super::quota_watch::{QuotaLine, QuotaWatch};
+use super::quota_watch::{Owner, QuotaLine, QuotaWatch};
 use crate::exit::Exit;
 use crate::render::palette::{Palette, Tone};
 use crate::render::printable;
@@ -120,7 +120,7 @@ impl Summary<'_> {
                 false => (Tone::Good, "never exceeded"),
             };
             table.row([
-                Cell::from(line.cluster_queue.as_str()),
+                Cell::from(line.owner.to_string()),
                 Cell::from(line.flavors.join("+")),
                 Cell::from(line.resource.as_str()),
                 Cell::from(of_quota(line, line.peak)),
@@ -190,8 +190,13 @@ impl Summary<'_> {
             .iter()
             .map(|line| {
                 let amount = |amount: i64| to_quantity_text(&line.resource, amount);
+                let (cluster_queue, cohort) = match &line.owner {
+                    Owner::ClusterQueue(name) => (Some(name), line.cohort.as_ref()),
+                    Owner::Cohort(name) => (None, Some(name)),
+                };
                 json!({
-                    "clusterQueue": line.cluster_queue,
+                    "clusterQueue": cluster_queue,
+                    "cohort": cohort,
                     "flavors": line.flavors,
                     "resource": line.resource,
                     "quota": (!line.quota.is_unlimited()).then(|| amount(line.quota.value())),

@@ -1,6 +1,7 @@
 //! A Job, its Workloads and what the plan looks up; steps land in it as they would in an API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gangway_api::kueue::{ResourceFlavorSpec, Workload};
 use gangway_api::names;
@@ -72,7 +73,7 @@ fn reservation(admitted: bool) -> Reservation {
         count: 2,
     };
     Reservation {
-        admission: Admission { cluster_queue: "cq".into(), pod_sets: vec![assignment] },
+        admission: Arc::new(Admission { cluster_queue: "cq".into(), pod_sets: vec![assignment] }),
         reserved_at: NOW,
         admitted_at: admitted.then_some(NOW),
         past_eviction: None,
@@ -87,7 +88,7 @@ pub(super) fn admitted() -> State {
 /// Admitted with the cpu on one flavor and the memory on another.
 pub(super) fn admitted_on(cpu: &str, memory: &str) -> State {
     let mut reservation = reservation(true);
-    reservation.admission.pod_sets[0].flavors =
+    Arc::make_mut(&mut reservation.admission).pod_sets[0].flavors =
         vec![("cpu".into(), cpu.into()), ("memory".into(), memory.into())];
     State::Holding(reservation)
 }
@@ -97,7 +98,12 @@ pub(super) fn reserved() -> State {
 }
 
 pub(super) fn evicting() -> State {
-    let eviction = Eviction { reason: EvictionReason::Preempted, message: "preempted".into(), at: NOW };
+    let eviction = Eviction {
+        reason: EvictionReason::Preempted,
+        message: "preempted".into(),
+        at: NOW,
+        preemption: None,
+    };
     State::Evicting(reservation(true), eviction)
 }
 

@@ -1,20 +1,21 @@
 //! `gangway explain`: why does a Job wait?
 
+mod answer;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use gangway_admission::Explanation;
 use gangway_controller::workloads::{Explained, Snapshot};
 use gangway_model::Clock;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use self::answer::{as_json, lines};
 use super::{config, print};
 use crate::clock::SystemClock;
 use crate::connect::{Connection, causes};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::render::palette::{Palette, Tone};
-use crate::render::table::Table;
+use crate::render::palette::Palette;
 
 /// Arguments of `gangway explain`.
 #[derive(Debug, Args)]
@@ -97,61 +98,4 @@ pub async fn run(args: ExplainArgs) -> Outcome {
         }
     }
     Ok(Exit::Success)
-}
-
-fn lines(job: &str, explanation: &Explanation, palette: Palette) -> Vec<String> {
-    let situation = palette.paint(Tone::Strong, explanation.situation.as_str());
-    let mut lines = vec![format!("{job}: {situation}"), format!("  {}", explanation.message)];
-    let queue = explanation.cluster_queue.as_ref();
-    lines.push(match (queue, explanation.ahead) {
-        (None, _) => format!("  Workload {}", explanation.name),
-        (Some(queue), 0) => format!("  Workload {}, ClusterQueue {queue}", explanation.name),
-        (Some(queue), 1) => {
-            format!("  Workload {}, ClusterQueue {queue}, one goes before it", explanation.name)
-        }
-        (Some(queue), ahead) => {
-            format!("  Workload {}, ClusterQueue {queue}, {ahead} go before it", explanation.name)
-        }
-    });
-    if !explanation.flavors.is_empty() {
-        let mut table = Table::new(&["POD SET", "FLAVOR", "VERDICT"]);
-        for trace in &explanation.flavors {
-            table.row([trace.pod_set.to_string(), trace.flavor.to_string(), trace.to_string()]);
-        }
-        lines.push(String::new());
-        lines.extend(table.lines(palette, None).into_iter().map(|line| format!("  {line}")));
-    }
-    if !explanation.advice.is_empty() {
-        lines.push(String::new());
-        lines.extend(explanation.advice.iter().map(|advice| ends_when(advice)).take(1));
-        lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
-    }
-    lines
-}
-
-/// The sentence goes on after the colon, so it begins with a small letter.
-fn ends_when(advice: &str) -> String {
-    let mut letters = advice.chars();
-    let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
-    format!("  It ends when: {first}{}", letters.as_str())
-}
-
-fn as_json(explanation: &Explanation) -> Value {
-    let flavors = explanation.flavors.iter().map(|trace| {
-        json!({
-            "podSet": trace.pod_set.as_str(),
-            "flavor": trace.flavor.as_str(),
-            "verdict": trace.to_string(),
-        })
-    });
-    json!({
-        "workload": explanation.name.to_string(),
-        "clusterQueue": explanation.cluster_queue.as_ref().map(ToString::to_string),
-        "situation": explanation.situation.as_str(),
-        "neverStarts": explanation.situation.never_starts(),
-        "message": explanation.message,
-        "ahead": explanation.ahead,
-        "flavors": flavors.collect::<Vec<_>>(),
-        "advice": explanation.advice,
-    })
 }

@@ -1,0 +1,270 @@
+//! What an administrator changes: flavors, queues, cohorts, namespaces.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gangway_model::queues::{ClusterQueue, Cohort, QueueingStrategy};
+use gangway_model::reasons::ClusterQueueReason;
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName};
+
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::ids::{LocalQueueId, QueueId, WorkloadId};
+use crate::ledger::Definitions;
+use crate::memory::{ChangedQueue, Local, Outlook};
+use crate::queues::PendingQueue;
+
+impl Engine {
+    pub(crate) fn on_definition(&mut self, event: Event) {
+        match event {
+            Event::Flavor(flavor) => {
+                let name = flavor.name.clone();
+                if self.durable.flavors.insert(name.clone(), flavor.clone()).as_ref() != Some(&flavor) {
+                    self.on_flavor_change(&name);
+                }
+            }
+            Event::FlavorGone(name) => {
+                if self.durable.flavors.remove(&name).is_some() {
+                    self.on_flavor_change(&name);
+                }
+            }
+            Event::ClusterQueue(queue) => self.on_cluster_queue(*queue),
+            Event::ClusterQueueGone(name) => {
+                if self.durable.cluster_queues.remove(&name).is_some() {
+                    self.on_cluster_queue_change(&name);
+                }
+            }
+            Event::Cohort(cohort) => self.on_cohort(cohort),
+            Event::CohortGone(name) => {
+                if self.durable.cohorts.remove(&name).is_some() {
+                    self.on_cohort_change(&name);
+                }
+            }
+            Event::LocalQueue(queue) => {
+                let name = queue.name.clone();
+                if self.durable.local_queues.insert(name.clone(), queue.clone()).as_ref() != Some(&queue) {
+                    self.on_local_queue_change(&name);
+                }
+            }
+            Event::LocalQueueGone(name) => {
+                if self.durable.local_queues.remove(&name).is_some() {
+                    self.on_local_queue_change(&name);
+                }
+            }
+            Event::Namespace(namespace) => {
+                let name = namespace.name.clone();
+                let known = self.durable.namespaces.insert(name.clone(), namespace.clone());
+                if known.as_ref() != Some(&namespace) {
+                    self.on_namespace_change(&name);
+                }
+            }
+            Event::NamespaceGone(name) => {
+                if self.durable.namespaces.remove(&name).is_some() {
+                    self.on_namespace_change(&name);
+                }
+            }
+            // The others are no definitions.
+            _ => {}
+        }
+    }
+
+    fn on_cluster_queue(&mut self, queue: ClusterQueue) {
+        let name = queue.name.clone();
+        let known = self.durable.cluster_queues.get(&name).cloned();
+        if known.as_ref() == Some(&queue) {
+            return;
+        }
+        if let Some(cohort) =
+            known.and_then(|known| known.cohort).filter(|old| queue.cohort.as_ref() != Some(old))
+        {
+            self.redefine_cohort(&cohort);
+        }
+        self.durable.cluster_queues.insert(name.clone(), queue);
+        self.on_cluster_queue_change(&name);
+    }
+
+    fn on_cohort(&mut self, cohort: Cohort) {
+        let name = cohort.name.clone();
+        if self.durable.cohorts.get(&name) == Some(&cohort) {
+            return;
+        }
+        // Who was in the tree before it moves is affected, and who is in it afterwards.
+        self.redefine_cohort(&name);
+        self.durable.cohorts.insert(name.clone(), cohort);
+        self.on_cohort_change(&name);
+    }
+
+    fn on_cohort_change(&mut self, name: &CohortName) {
+        self.memory.definitions += 1;
+        self.redefine_cohort(name);
+        // Queues of a cycle of cohorts are not active, and become so when it ends.
+        let names: Vec<ClusterQueueName> = self.durable.queues_under(name).cloned().collect();
+        for name in names {
+            self.on_cluster_queue_change(&name);
+        }
+    }
+
+    /// Every queue of the tree that a cohort is in has to be looked at again.
+    fn redefine_cohort(&mut self, name: &CohortName) {
+        self.memory.ledger.outdate();
+        let root = self.durable.root_cohort(name);
+        let names: Vec<ClusterQueueName> = self.durable.queues_under(&root).cloned().collect();
+        for name in names {
+            let queue = self.queue_id(&name);
+            self.memory.redefined.insert(queue);
+        }
+    }
+
+    fn on_flavor_change(&mut self, flavor: &FlavorName) {
+        let uses = |queue: &&ClusterQueue| {
+            queue.resource_groups.iter().flat_map(|g| &g.flavors).any(|f| f.flavor == *flavor)
+        };
+        let users: Vec<ClusterQueueName> =
+            self.durable.cluster_queues.values().filter(uses).map(|queue| queue.name.clone()).collect();
+        for name in users {
+            self.on_cluster_queue_change(&name);
+        }
+    }
+
+    /// The number of a ClusterQueue.
+    pub(crate) fn queue_id(&mut self, name: &ClusterQueueName) -> QueueId {
+        let id = self.memory.ledger.queue(name);
+        if id.index() >= self.memory.queues.len() {
+            self.memory.queues.resize_with(id.index() + 1, PendingQueue::default);
+            self.memory.cluster_tallies.resize_with(id.index() + 1, Default::default);
+        }
+        id
+    }
+
+    /// The number of a LocalQueue.
+    pub(crate) fn local_queue_id(&mut self, name: &ObjectName) -> LocalQueueId {
+        let number = self.memory.local_names.number(name);
+        if number >= self.memory.locals.len() {
+            self.memory.locals.resize_with(number + 1, Local::default);
+        }
+        LocalQueueId::from(number)
+    }
+
+    fn on_cluster_queue_change(&mut self, name: &ClusterQueueName) {
+        self.memory.definitions += 1;
+        self.memory.ledger.outdate();
+        let id = self.queue_id(name);
+        self.memory.redefined.insert(id);
+        self.memory.changed_queues.insert(ChangedQueue::Cluster(id));
+        if let Some(definition) = self.durable.cluster_queues.get(name) {
+            let strict = definition.strategy == QueueingStrategy::StrictFifo;
+            self.memory.queues[id.index()].set_strict(strict);
+        }
+        let behind: Vec<ObjectName> = self
+            .durable
+            .local_queues
+            .values()
+            .filter(|queue| queue.cluster_queue == *name)
+            .map(|queue| queue.name.clone())
+            .collect();
+        for local in behind {
+            self.on_local_queue_change(&local);
+        }
+        // Holders of its quota are told even if their LocalQueue is gone.
+        let holders: Vec<WorkloadId> =
+            self.memory.ledger.account(id).holders.values().map(|holder| holder.id).collect();
+        for holder in holders {
+            self.reindex(holder);
+        }
+    }
+
+    fn on_local_queue_change(&mut self, name: &ObjectName) {
+        self.memory.definitions += 1;
+        let id = self.local_queue_id(name);
+        self.memory.changed_queues.insert(ChangedQueue::Local(id));
+        let members: Vec<WorkloadId> = self.memory.locals[id.index()].members.iter().copied().collect();
+        for member in members {
+            self.reindex(member);
+        }
+    }
+
+    fn on_namespace_change(&mut self, name: &NamespaceName) {
+        self.memory.definitions += 1;
+        let names = (0..self.memory.locals.len()).map(|number| self.memory.local_names.name(number));
+        let locals: Vec<ObjectName> = names.filter(|queue| queue.namespace == *name).cloned().collect();
+        for local in locals {
+            self.on_local_queue_change(&local);
+        }
+    }
+
+    /// Where a LocalQueue leads, worked out once per change of a definition.
+    pub(crate) fn outlook(&mut self, local: LocalQueueId) -> Outlook {
+        let definitions = self.memory.definitions;
+        let known = self.memory.locals[local.index()].outlook.as_ref();
+        if let Some((_, outlook)) = known.filter(|(as_of, _)| *as_of == definitions) {
+            return outlook.clone();
+        }
+        let name = self.memory.local_names.name(local.index()).clone();
+        let target = self.durable.local_queues.get(&name).map(|queue| queue.cluster_queue.clone());
+        let standing = self.durable.queue_standing(&name).map(Arc::new);
+        let outlook = Outlook { queue: target.map(|target| self.queue_id(&target)), standing };
+        self.memory.locals[local.index()].outlook = Some((definitions, outlook.clone()));
+        outlook
+    }
+
+    /// Brings the quota trees up to date and wakes whom the changes could help.
+    pub(crate) fn follow_definitions(&mut self) {
+        if !self.memory.ledger.is_outdated() {
+            return;
+        }
+        let redefined = std::mem::take(&mut self.memory.redefined);
+        let mut affected: BTreeSet<QueueId> = redefined.clone();
+        for queue in &redefined {
+            affected.extend(self.memory.ledger.queues_of_tree(*queue));
+        }
+        let durable = &self.durable;
+        let is_active =
+            |queue: &ClusterQueue| durable.cluster_queue_activity(queue).0 == ClusterQueueReason::Ready;
+        self.memory.ledger.rebuild(&Definitions {
+            cluster_queues: &durable.cluster_queues,
+            cohorts: &durable.cohorts,
+            is_active: &is_active,
+        });
+        for queue in &redefined {
+            affected.extend(self.memory.ledger.queues_of_tree(*queue));
+        }
+        for queue in affected {
+            let account = self.memory.ledger.account_mut(queue);
+            account.generation += 1;
+            account.definition += 1;
+            self.queue_id(&self.memory.ledger.queue_names.name(queue.index()).clone());
+            self.memory.queues[queue.index()].wake_all();
+            self.list(queue);
+        }
+    }
+
+    /// Lets a queue's Workloads be tried in the next cycle.
+    pub(crate) fn list(&mut self, queue: QueueId) {
+        let pending = &mut self.memory.queues[queue.index()];
+        if !std::mem::replace(&mut pending.is_listed, true) {
+            self.memory.ready.push(queue);
+        }
+    }
+
+    pub(crate) fn wake_queue(&mut self, queue: QueueId) {
+        self.memory.queues[queue.index()].wake();
+        self.list(queue);
+    }
+
+    /// Room was freed in a tree: whoever waits in it may fit now.
+    pub(crate) fn wake_tree(&mut self, queue: QueueId) {
+        for other in self.memory.ledger.queues_of_tree(queue) {
+            self.memory.ledger.account_mut(other).generation += 1;
+            self.wake_queue(other);
+        }
+    }
+
+    /// Wakes the trees in which somebody stopped keeping others from borrowing.
+    pub(crate) fn wake_unclaimed(&mut self) -> bool {
+        let queues = std::mem::take(&mut self.memory.unclaimed);
+        for queue in &queues {
+            self.wake_tree(*queue);
+        }
+        !queues.is_empty()
+    }
+}

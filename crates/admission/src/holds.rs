@@ -1,0 +1,275 @@
+//! Room that is kept: for a preemptor what it won, for a waiting Workload what is its queue's own.
+
+use gangway_model::reasons::{EvictionReason, PendingReason, RequeueReason};
+use gangway_model::workload::{Eviction, State, Workload};
+use gangway_model::{Timestamp, Uid};
+
+use crate::decision::{Action, Decision};
+use crate::engine::Engine;
+use crate::flavors::Found;
+use crate::ids::{QueueId, WorkloadId};
+use crate::lifecycle;
+use crate::memory::Sentence;
+use crate::preemption::Victim;
+use crate::queues::Parked;
+
+/// For how long room is kept for a preemptor after its last victim left.
+pub(crate) const HOLD_SECONDS: i64 = 15 * 60;
+
+impl Engine {
+    /// Tells the victims of a preemptor to leave, and keeps their room for it.
+    pub(crate) fn make_room(
+        &mut self,
+        (queue, id): (QueueId, WorkloadId),
+        found: Found,
+        victims: &[Victim],
+        (now, budget): (Timestamp, usize),
+        decisions: &mut Vec<Decision>,
+    ) {
+        self.memory.work.preemptions += 1;
+        for victim in victims {
+            self.condemn(id, victim);
+        }
+        if self.rules.hold {
+            self.keep_room(queue, id, found);
+        } else if let Some(last) = self.memory.queues[queue.index()].last_preemptor.replace(id)
+            && last != id
+            && let Some(track) = self.memory.tracks.get_mut(last.index())
+        {
+            // The reference remembers one preemptor per queue, the last.
+            track.is_preemptor = false;
+            self.reindex(last);
+        }
+        let track = &mut self.memory.tracks[id.index()];
+        (track.is_preemptor, track.scan) = (true, None);
+        self.reindex(id);
+        self.park(id, Parked::new(PendingReason::WaitingForPreemptedWorkloads));
+        for victim in victims {
+            if decisions.len() >= budget {
+                break;
+            }
+            decisions.extend(self.decide_due(victim.id, now));
+        }
+    }
+
+    fn keep_room(&mut self, queue: QueueId, id: WorkloadId, found: Found) {
+        let flavors = found.picks.iter().map(|pick| pick.flavor).collect();
+        self.memory.ledger.set_hold(queue, id, found.usage, flavors);
+    }
+
+    /// Whether somebody has yet to leave for a preemptor.
+    pub(crate) fn waits_for_victims(&self, id: WorkloadId) -> bool {
+        let Some(workload) = self.durable.workloads.get(id) else { return false };
+        let told = self.memory.victims.get(&workload.uid).into_iter().flatten();
+        let mut told = told.filter_map(|victim| self.durable.workloads.get(*victim));
+        told.any(|victim| matches!(victim.state, State::Evicting(..))) || self.chosen_for(id).next().is_some()
+    }
+
+    /// Those who were chosen to leave for a preemptor and have yet to be told.
+    pub(crate) fn chosen_for(&self, preemptor: WorkloadId) -> impl Iterator<Item = WorkloadId> {
+        self.memory.condemned.iter().copied().filter(move |victim| {
+            let sentence = self.track(*victim).and_then(|track| track.condemned.as_ref());
+            sentence.is_some_and(|sentence| sentence.preemptor == preemptor)
+        })
+    }
+
+    /// Notes that a Workload has to leave for another, unless it leaves already.
+    fn condemn(&mut self, preemptor: WorkloadId, victim: &Victim) {
+        let stays = self.is_to_stay(victim.id);
+        let Some(track) = self.memory.tracks.get_mut(victim.id.index()) else { return };
+        if stays && track.condemned.is_none() {
+            track.condemned = Some(Box::new(Sentence { preemptor, reason: victim.reason }));
+            self.memory.condemned.insert(victim.id);
+            self.reindex(victim.id);
+        }
+    }
+
+    /// Whether a Workload has quota, or will have when the write under way has landed, and nobody told it to
+    /// leave.
+    pub(crate) fn is_to_stay(&self, id: WorkloadId) -> bool {
+        let decided = self.track(id).and_then(|track| track.decision.as_ref()).map(|write| &write.state);
+        let known = self.durable.workloads.get(id).map(|workload| &workload.state);
+        matches!(decided.or(known), Some(State::Holding(_)))
+    }
+
+    /// Sets one Workload aside, wherever it stands in its queue.
+    fn park(&mut self, id: WorkloadId, parked: Parked) {
+        let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) else { return };
+        let queue = place.queue;
+        let (lane, key) = (place.lane, place.key.clone());
+        if let Some(head) = self.memory.queues[queue.index()].head_of(lane, key) {
+            self.set_aside(queue, &head, parked);
+        }
+    }
+
+    /// The room of a preemptor is no longer kept.
+    pub(crate) fn end_hold(&mut self, id: WorkloadId) -> bool {
+        let Some(queue) = self.track(id).and_then(|track| track.place.as_ref()).map(|place| place.queue)
+        else {
+            return false;
+        };
+        self.memory.ledger.end_hold(queue, id)
+    }
+
+    /// A preemptor gives up what it won: it is an ordinary Workload again, and who was to leave for it and was
+    /// not told yet may stay.
+    pub(crate) fn give_up(&mut self, id: WorkloadId) {
+        let Some(track) = self.memory.tracks.get_mut(id.index()) else { return };
+        if !std::mem::take(&mut track.is_preemptor) {
+            return;
+        }
+        let queue = track.place.as_ref().map(|place| place.queue);
+        let queue = queue.or_else(|| self.memory.ledger.holder_of_hold(id));
+        if let Some(queue) = queue
+            && self.memory.ledger.end_hold(queue, id)
+        {
+            self.wake_tree(queue);
+        }
+        self.pardon_victims_of(id);
+        self.reindex(id);
+    }
+
+    fn pardon_victims_of(&mut self, preemptor: WorkloadId) {
+        let chosen: Vec<WorkloadId> = self.chosen_for(preemptor).collect();
+        for id in chosen {
+            let track = &mut self.memory.tracks[id.index()];
+            if track.decision.is_none() {
+                track.condemned = None;
+                self.memory.condemned.remove(&id);
+                self.reindex(id);
+            }
+        }
+    }
+
+    /// A Workload that was chosen to leave for another is told so.
+    pub(crate) fn preempted(
+        &self,
+        workload: &Workload,
+        sentence: &Sentence,
+        now: Timestamp,
+    ) -> Option<(Action, State)> {
+        let preemptor = self.durable.workloads.get(sentence.preemptor)?;
+        lifecycle::preempted(workload, preemptor, sentence.reason, now)
+    }
+
+    /// Something about a victim has changed: perhaps when the room of its preemptor is no longer kept.
+    pub(crate) fn watch_preemptor_of(&mut self, victim: WorkloadId) {
+        let Some(workload) = self.durable.workloads.get(victim) else { return };
+        let preemptor = workload.state.preemptor().and_then(|uid| self.durable.workloads.id(uid));
+        if let Some(preemptor) = preemptor.filter(|id| self.memory.tracks[id.index()].is_preemptor) {
+            self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
+        }
+    }
+
+    pub(crate) fn end_hold_that_is_over(&mut self, id: WorkloadId, now: Timestamp) {
+        let is_over = |workload| self.hold_deadline(workload).is_some_and(|deadline| deadline <= now);
+        if self.rules.hold && self.durable.workloads.get(id).is_some_and(is_over) {
+            self.give_up(id);
+        }
+    }
+
+    /// Has a queue's reserve follow the first of its Workloads that keeps others from borrowing.
+    pub(crate) fn follow_claim(&mut self, queue: QueueId) {
+        let claim = self.memory.queues[queue.index()].claim();
+        let reserve = self.memory.ledger.account(queue).reserve.as_ref();
+        match (claim, reserve) {
+            (None, None) => {}
+            (Some((id, need)), Some(kept)) if kept.id == id && kept.need == *need => {}
+            (Some((id, need)), _) => {
+                let need = need.clone();
+                self.memory.ledger.set_reserve(queue, id, need);
+            }
+            (None, Some(_)) => {
+                self.memory.ledger.end_reserve(queue);
+                self.memory.unclaimed.insert(queue);
+            }
+        }
+    }
+
+    /// When the room of a preemptor is no longer kept, whatever it waits for: some time after its last victim
+    /// left. None as long as one is there, or there never was one.
+    pub(crate) fn hold_deadline(&self, preemptor: &Workload) -> Option<Timestamp> {
+        let mut last: Option<Timestamp> = None;
+        for victim in self.memory.victims.get(&preemptor.uid).into_iter().flatten() {
+            let left = left_at(self.durable.workloads.get(*victim)?)?;
+            last = last.max(Some(left));
+        }
+        last.map(|left| left.plus_seconds(HOLD_SECONDS))
+    }
+
+    /// After a start: who chose victims and has not got their room yet is a preemptor, as before.
+    pub(crate) fn find_preemptors(&mut self, now: Timestamp) {
+        if !self.rules.hold {
+            return;
+        }
+        let mut preemptors: Vec<(Timestamp, Uid, WorkloadId)> = Vec::new();
+        let victims: Vec<Uid> = {
+            let mut uids: Vec<Uid> = self.memory.victims.keys().cloned().collect();
+            uids.sort();
+            uids
+        };
+        for uid in victims {
+            let Some(id) = self.durable.workloads.id(&uid) else { continue };
+            let Some(since) = self.waits_for_victims_since(id, now) else { continue };
+            preemptors.push((since, uid, id));
+        }
+        preemptors.sort();
+        self.follow_definitions();
+        for (_, _, id) in preemptors {
+            self.memory.tracks[id.index()].is_preemptor = true;
+            self.reindex(id);
+            self.hold_again(id);
+        }
+    }
+
+    /// Keeps the room of a preemptor, worked out again.
+    fn hold_again(&mut self, id: WorkloadId) {
+        let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) else { return };
+        let (queue, lane, key) = (place.queue, place.lane, place.key.clone());
+        let Some(head) = self.memory.queues[queue.index()].head_of(lane, key) else { return };
+        if let Some(found) = self.room_for(queue, &head) {
+            self.keep_room(queue, id, found);
+        }
+    }
+
+    /// Since when a Workload waits for the room of its victims, if it does: it had no quota since they were
+    /// told to leave, and its time is not over.
+    fn waits_for_victims_since(&self, id: WorkloadId, now: Timestamp) -> Option<Timestamp> {
+        let workload = self.durable.workloads.get(id)?;
+        let State::Pending(pending) = &workload.state else { return None };
+        if self.hold_deadline(workload).is_some_and(|deadline| deadline <= now) {
+            return None;
+        }
+        let victims = self.memory.victims.get(&workload.uid)?;
+        let told = victims.iter().filter_map(|victim| {
+            eviction_of(&self.durable.workloads.get(*victim)?.state).map(|eviction| eviction.at)
+        });
+        let told = told.min()?;
+        let lost_its_own = pending.evicted.as_ref().map(|eviction| eviction.at);
+        lost_its_own.is_none_or(|lost| lost < told).then_some(told)
+    }
+}
+
+fn eviction_of(state: &State) -> Option<&Eviction> {
+    match state {
+        State::Pending(pending) => pending.evicted.as_ref(),
+        State::Evicting(_, eviction) => Some(eviction),
+        _ => None,
+    }
+}
+
+/// When a victim left; none if it has not yet.
+fn left_at(victim: &Workload) -> Option<Timestamp> {
+    match &victim.state {
+        State::Pending(pending) => match &pending.requeued {
+            Some(requeued) if requeued.reason == RequeueReason::Preempted => Some(requeued.at),
+            _ => pending.evicted.as_ref().map(|eviction| eviction.at),
+        },
+        _ => None,
+    }
+}
+
+/// Whether a Workload has to leave, or has left, for another.
+pub(crate) fn is_victim(state: &State) -> bool {
+    eviction_of(state).is_some_and(|eviction| eviction.reason == EvictionReason::Preempted)
+}

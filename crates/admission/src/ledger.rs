@@ -1,0 +1,461 @@
+//! Who uses how much of what: the quota tree, the Workloads that hold quota in it, and what is kept free.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gangway_model::queues::{
+    BorrowWithinCohort, ClusterQueue, Cohort, Fungibility, PreemptionPolicy, QueueingStrategy,
+};
+use gangway_model::workload::Admission;
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Timestamp, Uid};
+use smallvec::SmallVec;
+
+use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, WorkloadId, add_amount};
+use crate::tree::{Plan, Tree};
+
+/// A place among the holders of a queue's quota, in the order in which they would be preempted: those on
+/// their way out, then the lowest priority, then who came last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HolderKey {
+    pub(crate) stays: bool,
+    pub(crate) priority: i32,
+    pub(crate) reserved_at: Reverse<Timestamp>,
+    /// Within a second: which admission was decided later. 0 for what was there at the start.
+    pub(crate) sequence: Reverse<u64>,
+    pub(crate) uid: Uid,
+}
+
+/// A Workload that holds quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) id: WorkloadId,
+    /// Its place in the order of its queue, were it waiting.
+    pub(crate) queued_at: Timestamp,
+    pub(crate) usage: Arc<CellAmounts>,
+}
+
+/// A flavor of a resource group, as a queue has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FlavorView {
+    pub(crate) name: FlavorName,
+    /// One cell per resource of the group.
+    pub(crate) cells: SmallVec<[CellId; 4]>,
+}
+
+/// A resource group, as a queue has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupView {
+    pub(crate) resources: Vec<ResourceName>,
+    pub(crate) flavors: Vec<FlavorView>,
+}
+
+/// What a search needs to know of a ClusterQueue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueueView {
+    pub(crate) node: NodeId,
+    pub(crate) groups: Vec<GroupView>,
+    pub(crate) fungibility: Fungibility,
+    pub(crate) preemption: PreemptionPolicy,
+    pub(crate) strict: bool,
+    /// Its Workloads may be preempted and its pending ones tried.
+    pub(crate) active: bool,
+}
+
+impl QueueView {
+    /// Which group covers a resource.
+    pub(crate) fn group_of(&self, resource: &str) -> Option<usize> {
+        self.groups.iter().position(|group| group.resources.iter().any(|r| r.as_str() == resource))
+    }
+
+    pub(crate) fn may_preempt_while_borrowing(&self) -> bool {
+        self.preemption.borrow_within_cohort != BorrowWithinCohort::Never
+    }
+}
+
+/// Room that is kept free for a Workload that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: WorkloadId,
+    /// What it needs.
+    pub(crate) need: CellAmounts,
+    /// What is booked for it now.
+    booked: CellAmounts,
+    /// The flavors that it is to get, and of which definition of its queue; none if that is open.
+    pub(crate) flavors: Option<(u64, Flavors)>,
+}
+
+/// Flavors by their place in their group, one per podSet and group.
+pub(crate) type Flavors = SmallVec<[u16; 4]>;
+
+/// What was taken off the trees for a while.
+#[derive(Debug, Default)]
+pub(crate) struct Lifted(SmallVec<[(QueueId, CellAmounts); 1]>);
+
+/// The holders of one queue's quota, and the room kept for its waiting Workloads.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) view: Option<QueueView>,
+    pub(crate) holders: BTreeMap<HolderKey, Holder>,
+    /// Room freed for preemptors of this queue, kept until they start or give up.
+    pub(crate) holds: Vec<Kept>,
+    /// Own quota that others may not borrow as long as this Workload waits for it.
+    pub(crate) reserve: Option<Kept>,
+    /// Grows with every change of what the queue could use.
+    pub(crate) generation: u64,
+    /// Grows with every change of a definition in the queue's tree, and of its flavors.
+    pub(crate) definition: u64,
+}
+
+/// The quota trees with everything that is booked in them.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) cells: Cells,
+    pub(crate) queue_names: Interner<ClusterQueueName>,
+    pub(crate) tree: Tree,
+    /// The same trees with nothing booked: what could ever fit.
+    pub(crate) unused: Tree,
+    pub(crate) accounts: Vec<Account>,
+    /// The queue of each node; none for cohorts.
+    pub(crate) queue_of_node: Vec<Option<QueueId>>,
+    /// Grows with every rebuild.
+    pub(crate) generation: u64,
+    is_outdated: bool,
+}
+
+impl Ledger {
+    /// The number of a ClusterQueue.
+    pub(crate) fn queue(&mut self, name: &ClusterQueueName) -> QueueId {
+        let number = self.queue_names.number(name);
+        if number >= self.accounts.len() {
+            self.accounts.resize_with(number + 1, Account::default);
+        }
+        QueueId::from(number)
+    }
+
+    pub(crate) fn account(&self, queue: QueueId) -> &Account {
+        &self.accounts[queue.index()]
+    }
+
+    pub(crate) fn account_mut(&mut self, queue: QueueId) -> &mut Account {
+        &mut self.accounts[queue.index()]
+    }
+
+    pub(crate) fn view(&self, queue: QueueId) -> Option<&QueueView> {
+        self.accounts.get(queue.index())?.view.as_ref()
+    }
+
+    pub(crate) fn node(&self, queue: QueueId) -> Option<NodeId> {
+        self.view(queue).map(|view| view.node)
+    }
+
+    pub(crate) fn queue_of(&self, node: NodeId) -> Option<QueueId> {
+        self.queue_of_node.get(node.index()).copied().flatten()
+    }
+
+    /// Every queue in the tree of this one.
+    pub(crate) fn queues_of_tree(&self, queue: QueueId) -> Vec<QueueId> {
+        let Some(node) = self.node(queue) else { return vec![queue] };
+        let mut queues = Vec::new();
+        let mut open = vec![self.tree.root(node)];
+        while let Some(node) = open.pop() {
+            queues.extend(self.queue_of(node));
+            open.extend(self.tree.children(node));
+        }
+        queues
+    }
+
+    /// A definition has changed: the trees have to be built anew before they are looked at.
+    pub(crate) fn outdate(&mut self) {
+        self.is_outdated = true;
+    }
+
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
+    /// What an admission uses, by cell.
+    pub(crate) fn usage(&mut self, admission: &Admission) -> CellAmounts {
+        let mut usage = CellAmounts::new();
+        for (flavor, resource, value) in admission.usage() {
+            let cell = CellId::from(self.cells.number(&(flavor.clone(), resource.clone())));
+            // Whatever somebody wrote into an object, nobody gets credit.
+            add_amount(&mut usage, cell, value.max(0));
+        }
+        usage
+    }
+
+    /// A Workload holds quota from now on.
+    pub(crate) fn enter(&mut self, queue: QueueId, key: HolderKey, holder: Holder) {
+        let usage = holder.usage.clone();
+        self.accounts[queue.index()].holders.insert(key, holder);
+        if let Some(node) = self.node(queue)
+            && usage.iter().any(|(cell, _)| !self.tree.knows(node, *cell))
+        {
+            // Quota of a flavor that nobody in the tree has any more is counted as well.
+            self.outdate();
+            return;
+        }
+        self.book(queue, &usage, 1);
+    }
+
+    /// A Workload holds quota no more.
+    pub(crate) fn leave(&mut self, queue: QueueId, key: &HolderKey) {
+        let Some(holder) = self.accounts[queue.index()].holders.remove(key) else { return };
+        self.book(queue, &holder.usage, -1);
+    }
+
+    /// Books what holders use; the queue's reserve shrinks and grows with it.
+    fn book(&mut self, queue: QueueId, usage: &[(CellId, i64)], sign: i64) {
+        let Some(node) = self.node(queue) else { return };
+        let reserve = self.accounts[queue.index()].reserve.take();
+        if let Some(reserve) = &reserve {
+            self.tree.add_all(node, &reserve.booked, -1);
+        }
+        self.tree.add_all(node, usage, sign);
+        self.accounts[queue.index()].reserve = reserve.map(|kept| self.book_reserve(node, kept));
+    }
+
+    fn book_reserve(&mut self, node: NodeId, mut kept: Kept) -> Kept {
+        kept.booked.clear();
+        for (cell, need) in &kept.need {
+            let free = self.tree.nominal(node, *cell) - self.tree.usage(node, *cell);
+            let amount = i64::try_from(free.clamp(0, i128::from(*need))).unwrap_or(0);
+            kept.booked.push((*cell, amount));
+        }
+        self.tree.add_all(node, &kept.booked, 1);
+        kept
+    }
+
+    /// From now on, as long as this Workload waits, others may not borrow what it needs of its queue's own.
+    pub(crate) fn set_reserve(&mut self, queue: QueueId, id: WorkloadId, need: CellAmounts) {
+        self.end_reserve(queue);
+        let Some(node) = self.node(queue) else { return };
+        let kept = self.book_reserve(node, Kept { id, need, booked: CellAmounts::new(), flavors: None });
+        self.accounts[queue.index()].reserve = Some(kept);
+    }
+
+    pub(crate) fn end_reserve(&mut self, queue: QueueId) {
+        let Some(kept) = self.accounts[queue.index()].reserve.take() else { return };
+        if let Some(node) = self.node(queue) {
+            self.tree.add_all(node, &kept.booked, -1);
+        }
+    }
+
+    /// From now on this room is kept for a preemptor.
+    pub(crate) fn set_hold(&mut self, queue: QueueId, id: WorkloadId, need: CellAmounts, flavors: Flavors) {
+        self.end_hold(queue, id);
+        self.book(queue, &need, 1);
+        let account = &mut self.accounts[queue.index()];
+        let flavors = Some((account.definition, flavors));
+        account.holds.push(Kept { id, booked: need.clone(), need, flavors });
+    }
+
+    /// The room that is kept for a preemptor of this queue.
+    pub(crate) fn hold(&self, queue: QueueId, id: WorkloadId) -> Option<&Kept> {
+        self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)
+    }
+
+    /// The preemptor started or gave up. Says whether it had a hold.
+    pub(crate) fn end_hold(&mut self, queue: QueueId, id: WorkloadId) -> bool {
+        let holds = &mut self.accounts[queue.index()].holds;
+        let Some(index) = holds.iter().position(|kept| kept.id == id) else { return false };
+        let kept = holds.remove(index);
+        self.book(queue, &kept.booked, -1);
+        true
+    }
+
+    /// The queue in which room is kept for a Workload.
+    pub(crate) fn holder_of_hold(&self, id: WorkloadId) -> Option<QueueId> {
+        let has = |account: &Account| account.holds.iter().any(|kept| kept.id == id);
+        self.accounts.iter().position(has).map(QueueId::from)
+    }
+
+    /// Takes off what is kept for the Workloads of a queue that `whose` picks, and its reserve; with `all_reserves`
+    /// those of the whole tree. [`Self::put_back`] puts it on again.
+    pub(crate) fn lift(
+        &mut self,
+        queue: QueueId,
+        whose: impl Fn(WorkloadId) -> bool,
+        all_reserves: bool,
+    ) -> Lifted {
+        let mut lifted = Lifted::default();
+        let account = &self.accounts[queue.index()];
+        if account.reserve.is_some() || !account.holds.is_empty() {
+            let holds = account.holds.iter().filter(|kept| whose(kept.id));
+            let mut amounts = CellAmounts::new();
+            for (cell, amount) in account.reserve.iter().chain(holds).flat_map(|kept| &kept.booked) {
+                add_amount(&mut amounts, *cell, *amount);
+            }
+            lifted.0.push((queue, amounts));
+        }
+        if all_reserves {
+            let others = self.queues_of_tree(queue).into_iter().filter(|other| *other != queue);
+            for other in others {
+                let reserve = self.accounts[other.index()].reserve.as_ref();
+                lifted.0.extend(reserve.map(|kept| (other, kept.booked.clone())));
+            }
+        }
+        self.book_lifted(&lifted, -1);
+        lifted
+    }
+
+    pub(crate) fn put_back(&mut self, lifted: &Lifted) {
+        self.book_lifted(lifted, 1);
+    }
+
+    fn book_lifted(&mut self, lifted: &Lifted, sign: i64) {
+        for (queue, amounts) in &lifted.0 {
+            self.book_for_now(*queue, amounts, sign);
+        }
+    }
+
+    /// Books amounts at a queue for a while, or takes them off again if `sign` is -1.
+    pub(crate) fn book_for_now(&mut self, queue: QueueId, amounts: &[(CellId, i64)], sign: i64) {
+        if let Some(node) = self.node(queue) {
+            self.tree.add_all(node, amounts, sign);
+        }
+    }
+}
+
+/// What the trees are built from.
+pub(crate) struct Definitions<'d> {
+    pub(crate) cluster_queues: &'d BTreeMap<ClusterQueueName, ClusterQueue>,
+    pub(crate) cohorts: &'d BTreeMap<CohortName, Cohort>,
+    pub(crate) is_active: &'d dyn Fn(&ClusterQueue) -> bool,
+}
+
+impl Ledger {
+    /// Builds the trees anew, with everything that is booked.
+    pub(crate) fn rebuild(&mut self, definitions: &Definitions<'_>) {
+        self.is_outdated = false;
+        self.generation += 1;
+        let mut plan = Plan::default();
+        let cohorts = self.plan_cohorts(definitions, &mut plan);
+        for account in &mut self.accounts {
+            account.view = None;
+        }
+        for queue in definitions.cluster_queues.values() {
+            let id = self.queue(&queue.name);
+            let node = plan.node();
+            if let Some(cohort) = queue.cohort.as_ref().and_then(|name| cohorts.get(name)) {
+                plan.set_parent(node, *cohort);
+            }
+            let groups = self.plan_groups(&queue.resource_groups, node, &mut plan);
+            let view = QueueView {
+                node,
+                groups,
+                fungibility: queue.fungibility,
+                preemption: queue.preemption,
+                strict: queue.strategy == QueueingStrategy::StrictFifo,
+                active: (definitions.is_active)(queue),
+            };
+            self.account_mut(id).view = Some(view);
+        }
+        let used = self.accounts.iter().filter_map(|account| Some((account.view.as_ref()?.node, account)));
+        for (node, account) in used {
+            let holders = account.holders.values().flat_map(|holder| holder.usage.iter());
+            let kept = account.holds.iter().chain(&account.reserve).flat_map(|kept| &kept.need);
+            holders.chain(kept).for_each(|(cell, _)| plan.used(node, *cell));
+        }
+        self.tree = Tree::build(&plan, self.cells.len());
+        self.unused = Tree::build(&plan, self.cells.len());
+        self.queue_of_node = vec![None; plan.len()];
+        for index in 0..self.accounts.len() {
+            self.book_again(QueueId::from(index));
+        }
+    }
+
+    fn book_again(&mut self, queue: QueueId) {
+        let account = &mut self.accounts[queue.index()];
+        let Some(node) = account.view.as_ref().map(|view| view.node) else { return };
+        self.queue_of_node[node.index()] = Some(queue);
+        for holder in account.holders.values() {
+            self.tree.add_all(node, &holder.usage, 1);
+        }
+        for kept in &account.holds {
+            self.tree.add_all(node, &kept.booked, 1);
+        }
+        if let Some(kept) = account.reserve.take() {
+            let kept = self.book_reserve(node, kept);
+            self.accounts[queue.index()].reserve = Some(kept);
+        }
+    }
+
+    /// Nodes for the cohorts that somebody names. Those of a cycle have none.
+    fn plan_cohorts(
+        &mut self,
+        definitions: &Definitions<'_>,
+        plan: &mut Plan,
+    ) -> BTreeMap<CohortName, NodeId> {
+        let mut nodes = BTreeMap::new();
+        let named = definitions.cluster_queues.values().filter_map(|queue| queue.cohort.as_ref());
+        let parents = definitions.cohorts.values().filter_map(|cohort| cohort.parent.as_ref());
+        for name in named.chain(parents).chain(definitions.cohorts.keys()) {
+            if !nodes.contains_key(name) && !in_cycle(definitions.cohorts, name) {
+                nodes.insert(name.clone(), plan.node());
+            }
+        }
+        for cohort in definitions.cohorts.values() {
+            let Some(node) = nodes.get(&cohort.name).copied() else { continue };
+            if let Some(parent) = cohort.parent.as_ref().and_then(|name| nodes.get(name)) {
+                plan.set_parent(node, *parent);
+            }
+            self.plan_groups(&cohort.resource_groups, node, plan);
+        }
+        nodes
+    }
+
+    fn plan_groups(
+        &mut self,
+        groups: &[gangway_model::queues::ResourceGroup],
+        node: NodeId,
+        plan: &mut Plan,
+    ) -> Vec<GroupView> {
+        let mut views = Vec::with_capacity(groups.len());
+        for group in groups {
+            let mut flavors = Vec::with_capacity(group.flavors.len());
+            for quotas in &group.flavors {
+                let mut cells = SmallVec::new();
+                for (resource, quota) in group.resources.iter().zip(&quotas.quotas) {
+                    let name = (quotas.flavor.clone(), resource.clone());
+                    let cell = CellId::from(self.cells.number(&name));
+                    plan.quota(node, cell, *quota);
+                    cells.push(cell);
+                }
+                flavors.push(FlavorView { name: quotas.flavor.clone(), cells });
+            }
+            views.push(GroupView { resources: group.resources.clone(), flavors });
+        }
+        views
+    }
+}
+
+/// Whether a cohort is its own ancestor, or a descendant of one that is.
+pub(crate) fn in_cycle(cohorts: &BTreeMap<CohortName, Cohort>, name: &CohortName) -> bool {
+    let mut current = name;
+    for _ in 0..=cohorts.len() {
+        match cohorts.get(current).and_then(|cohort| cohort.parent.as_ref()) {
+            None => return false,
+            Some(parent) => current = parent,
+        }
+    }
+    true
+}
+
+impl Ledger {
+    /// Checks that what is booked is what holders use and what is kept, by booking it all anew.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut expected = self.unused.clone();
+        for account in &self.accounts {
+            let Some(node) = account.view.as_ref().map(|view| view.node) else { continue };
+            for holder in account.holders.values() {
+                expected.add_all(node, &holder.usage, 1);
+            }
+            for kept in account.holds.iter().chain(&account.reserve) {
+                expected.add_all(node, &kept.booked, 1);
+            }
+        }
+        if expected == self.tree { Ok(()) } else { Err("usage differs from usage recomputed".into()) }
+    }
+}

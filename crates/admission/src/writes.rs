@@ -1,0 +1,140 @@
+//! Decisions on their way to the API, and what comes back.
+
+use gangway_model::Timestamp;
+use gangway_model::workload::{State, Workload};
+
+use crate::decision::{Action, Decision, DecisionId, PendingWrite};
+use crate::engine::Engine;
+use crate::event::Outcome;
+use crate::ids::WorkloadId;
+use crate::memory::{Refused, UnderWay};
+
+impl Engine {
+    /// Makes a decision and books its effect.
+    pub(crate) fn book(&mut self, id: WorkloadId, action: Action, state: State) -> Decision {
+        let decision = DecisionId(self.memory.next_decision);
+        self.memory.next_decision += 1;
+        let (uid, name) = match self.durable.workloads.get(id) {
+            Some(workload) => (workload.uid.clone(), workload.name.clone()),
+            None => unreachable!("decisions are made of known Workloads"),
+        };
+        let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false });
+        self.memory.under_way.insert(decision, id);
+        let track = &mut self.memory.tracks[id.index()];
+        let slot = if action.is_diagnostic() { &mut track.report } else { &mut track.decision };
+        *slot = Some(write);
+        if !action.is_diagnostic() {
+            self.reindex(id);
+            self.memory.tracks[id.index()].is_touched = false;
+        }
+        Decision { id: decision, uid, name, action }
+    }
+
+    /// What a decision comes to now, at the moment at which it is sent. None if it is void: superseded,
+    /// overtaken, or a report of what the object says already. Then nothing is to be sent or reported.
+    pub fn pending_write(&mut self, decision: DecisionId) -> Option<PendingWrite> {
+        let id = *self.memory.under_way.get(&decision)?;
+        let track = self.track(id)?;
+        let is_report = track.report.as_ref().is_some_and(|report| report.id == decision);
+        let report = if is_report { self.report_now(id) } else { None };
+        let workload = self.durable.workloads.get(id)?;
+        let track = self.memory.tracks.get_mut(id.index())?;
+        if is_report && (report.is_none() || track.decision.is_some()) {
+            track.report = None;
+            self.memory.under_way.remove(&decision);
+            self.note_unreported(id);
+            return None;
+        }
+        let slot = if is_report { &mut track.report } else { &mut track.decision };
+        let write = slot.as_mut().filter(|write| write.id == decision)?;
+        if let Some(state) = report {
+            write.state = state;
+        }
+        write.sent_on = Some(workload.version);
+        Some(PendingWrite {
+            version: workload.version,
+            generation: workload.generation,
+            state: write.state.clone(),
+        })
+    }
+
+    pub(crate) fn on_outcome(&mut self, decision: DecisionId, outcome: Outcome, now: Timestamp) {
+        let Some(id) = self.memory.under_way.get(&decision).copied() else { return };
+        self.forget_preemptor(id);
+        self.settle(id, decision, outcome, now);
+        self.note_preemptor(id);
+        self.end_staleness(id);
+        self.reindex(id);
+        self.watch_preemptor_of(id);
+    }
+
+    fn settle(&mut self, id: WorkloadId, decision: DecisionId, outcome: Outcome, now: Timestamp) {
+        let Some(workload) = self.durable.workloads.get_mut(id) else { return };
+        let track = &mut self.memory.tracks[id.index()];
+        let is_decision = track.decision.as_ref().is_some_and(|write| write.id == decision);
+        let (slot, refused) = if is_decision {
+            (&mut track.decision, &mut track.refused)
+        } else {
+            (&mut track.report, &mut track.report_refused)
+        };
+        // A conflict after an attempt whose end nobody knows may be that attempt, landed: what was decided
+        // stays booked until the watch shows what there is.
+        let settled_by_watch =
+            |write: &UnderWay| outcome == Outcome::Unknown || (outcome == Outcome::Conflict && write.unknown);
+        if let Some(write) = slot.as_mut().filter(|write| settled_by_watch(write)) {
+            write.unknown = true;
+            if write.sent_on.is_none_or(|version| workload.version <= version) {
+                return;
+            }
+        }
+        let Some(write) = slot.take() else { return };
+        self.memory.under_way.remove(&decision);
+        match outcome {
+            Outcome::Landed(version) => {
+                *refused = None;
+                if version > workload.version {
+                    workload.version = version;
+                    workload.state = write.state;
+                }
+            }
+            Outcome::Unknown => {}
+            Outcome::Conflict => {
+                if write.sent_on.is_some_and(|version| version >= workload.version) {
+                    track.stale = Some(workload.version);
+                }
+            }
+            Outcome::Rejected(message) => {
+                let before = refused.as_ref().map_or(0, |refused| refused.attempts);
+                *refused = Some(Box::new(Refused::again(message, before, now)));
+            }
+        }
+    }
+
+    /// Somebody else changed the Workload: what was decided on the old one and not sent yet is void, and
+    /// what nobody knows the end of is settled by what is there now.
+    pub(crate) fn overtake(&mut self, id: WorkloadId, newer: &Workload) {
+        let Some(known) = self.durable.workloads.get(id) else { return };
+        let differs =
+            Workload { version: newer.version, generation: newer.generation, ..known.clone() } != *newer;
+        let track = &mut self.memory.tracks[id.index()];
+        for under_way in [&mut track.decision, &mut track.report] {
+            let void = under_way.as_ref().is_some_and(|write| match write.sent_on {
+                None => differs,
+                Some(version) => write.unknown && newer.version > version,
+            });
+            if void && let Some(write) = under_way.take() {
+                self.memory.under_way.remove(&write.id);
+            }
+        }
+    }
+
+    /// A newer version than the one that met a conflict is known.
+    pub(crate) fn end_staleness(&mut self, id: WorkloadId) {
+        let Some(version) = self.durable.workloads.get(id).map(|workload| workload.version) else { return };
+        let track = &mut self.memory.tracks[id.index()];
+        if track.stale.take_if(|stale| version > *stale).is_some() {
+            // So that it comes back as somebody who was not evaluated yet.
+            self.leave_queue(id);
+        }
+    }
+}

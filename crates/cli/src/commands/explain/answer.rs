@@ -1,0 +1,215 @@
+//! The answer: for people in sentences and a table, for programs in one object.
+
+use gangway_admission::{Explanation, FlavorTrace, Shortage, Verdict};
+use gangway_model::Amount;
+use gangway_model::quantity::{Shown, to_quantity_text};
+use serde_json::{Value, json};
+
+use crate::render::palette::{Palette, Tone};
+use crate::render::table::Table;
+
+/// The answer for people.
+pub fn lines(job: &str, explanation: &Explanation, palette: Palette) -> Vec<String> {
+    let situation = palette.paint(Tone::Strong, explanation.situation.as_str());
+    let mut lines =
+        vec![format!("{job}: {situation}"), format!("  {}", explanation.message), place(explanation)];
+    if !explanation.flavors.is_empty() {
+        lines.push(String::new());
+        let table = flavor_table(&explanation.flavors).lines(palette, None);
+        lines.extend(table.into_iter().map(|line| format!("  {line}")));
+    }
+    if !explanation.advice.is_empty() {
+        lines.push(String::new());
+        lines.extend(explanation.advice.iter().map(|advice| ends_when(advice)).take(1));
+        lines.extend(
+            explanation.flavors.iter().filter_map(missing).map(|missing| format!("  Missing: {missing}")),
+        );
+        lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
+    }
+    lines
+}
+
+/// Where it stands.
+fn place(explanation: &Explanation) -> String {
+    let name = &explanation.name;
+    let Some(queue) = &explanation.cluster_queue else { return format!("  Workload {name}") };
+    let before = match explanation.ahead {
+        0 => String::new(),
+        1 => ", one goes before it".to_owned(),
+        ahead => format!(", {ahead} go before it"),
+    };
+    format!("  Workload {name}, ClusterQueue {queue}{before}")
+}
+
+/// A row for each flavor that was tried, with the numbers of what is short.
+fn flavor_table(flavors: &[FlavorTrace]) -> Table {
+    let headings =
+        ["POD SET", "FLAVOR", "VERDICT", "RESOURCE", ">NEED", ">FREE", ">QUOTA", ">BORROWABLE", "IN USE BY"];
+    let mut table = Table::new(&headings);
+    for trace in flavors {
+        let mut row = vec![trace.pod_set.to_string(), trace.flavor.to_string(), verdict(&trace.verdict)];
+        row.extend(shortage(&trace.verdict).map(numbers).into_iter().flatten());
+        table.row(row);
+    }
+    table
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Fits => "has room".to_owned(),
+        Verdict::Taint(taint) => format!("taint {}={} not tolerated", taint.key, taint.value),
+        Verdict::Affinity => "excluded by node selector or affinity".to_owned(),
+        Verdict::Exceeds(_) => "too small".to_owned(),
+        Verdict::Busy(_) => "in use".to_owned(),
+    }
+}
+
+fn shortage(verdict: &Verdict) -> Option<&Shortage> {
+    match verdict {
+        Verdict::Exceeds(short) | Verdict::Busy(short) => Some(short),
+        Verdict::Fits | Verdict::Taint(_) | Verdict::Affinity => None,
+    }
+}
+
+fn numbers(short: &Shortage) -> [String; 6] {
+    let shown = |amount: Amount| Shown { resource: &short.resource, amount }.to_string();
+    let users = match users(short) {
+        users if users.is_empty() => "-".to_owned(),
+        users => users,
+    };
+    [
+        short.resource.to_string(),
+        shown(Amount::new(short.need)),
+        shown(Amount::new(short.free)),
+        shown(short.quota),
+        shown(short.borrowable),
+        users,
+    ]
+}
+
+/// `research 6, vision 2`.
+fn users(short: &Shortage) -> String {
+    let user = |(queue, amount): &(_, i64)| {
+        format!("{queue} {}", Shown { resource: &short.resource, amount: Amount::new(*amount) })
+    };
+    short.used_by.iter().map(user).collect::<Vec<String>>().join(", ")
+}
+
+/// How much more would have to be free for a flavor to do.
+fn missing(trace: &FlavorTrace) -> Option<String> {
+    let Verdict::Busy(short) = &trace.verdict else { return None };
+    let amount = Amount::new(short.need.saturating_sub(short.free));
+    let amount = Shown { resource: &short.resource, amount };
+    let holders = match users(short) {
+        users if users.is_empty() => String::new(),
+        users => format!(", in use by {users}"),
+    };
+    Some(format!("{amount} more {} in flavor {}{holders}", short.resource, trace.flavor))
+}
+
+/// The sentence goes on after the colon, so it begins with a small letter.
+fn ends_when(advice: &str) -> String {
+    let mut letters = advice.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
+    format!("  It ends when: {first}{}", letters.as_str())
+}
+
+/// The answer for programs.
+pub fn as_json(explanation: &Explanation) -> Value {
+    let flavors = explanation.flavors.iter().map(|trace| {
+        json!({
+            "podSet": trace.pod_set.as_str(),
+            "flavor": trace.flavor.as_str(),
+            "fits": trace.verdict == Verdict::Fits,
+            "verdict": trace.to_string(),
+            "shortage": shortage(&trace.verdict).map(shortage_json),
+        })
+    });
+    json!({
+        "workload": explanation.name.to_string(),
+        "clusterQueue": explanation.cluster_queue.as_ref().map(ToString::to_string),
+        "situation": explanation.situation.as_str(),
+        "neverStarts": explanation.situation.never_starts(),
+        "message": explanation.message,
+        "ahead": explanation.ahead,
+        "flavors": flavors.collect::<Vec<_>>(),
+        "missing": explanation.flavors.iter().filter_map(missing).collect::<Vec<_>>(),
+        "advice": explanation.advice,
+    })
+}
+
+/// Amounts as quantities; null is no limit.
+fn shortage_json(short: &Shortage) -> Value {
+    let text = |amount: i64| to_quantity_text(short.resource.as_str(), amount);
+    let limit = |amount: Amount| (!amount.is_unlimited()).then(|| text(amount.value()));
+    let used_by = short.used_by.iter();
+    let used_by =
+        used_by.map(|(queue, amount)| json!({"clusterQueue": queue.as_str(), "amount": text(*amount)}));
+    json!({
+        "resource": short.resource.as_str(),
+        "need": text(short.need),
+        "free": text(short.free),
+        "quota": limit(short.quota),
+        "borrowable": limit(short.borrowable),
+        "usedBy": used_by.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use gangway_admission::Situation;
+    use gangway_model::ObjectName;
+    use gangway_model::reasons::PendingReason;
+
+    use super::*;
+
+    fn explanation() -> Explanation {
+        let short = Shortage {
+            resource: "cpu".into(),
+            need: 3000,
+            free: 500,
+            quota: Amount::new(4000),
+            borrowable: Amount::UNLIMITED,
+            used_by: vec![("vision".into(), 6000), ("speech".into(), 1500)],
+        };
+        let trace =
+            |flavor: &str, verdict| FlavorTrace { pod_set: "main".into(), flavor: flavor.into(), verdict };
+        Explanation {
+            name: ObjectName::new("team", "job-train"),
+            cluster_queue: Some("speech".into()),
+            situation: Situation::Waiting(PendingReason::WaitingForQuota),
+            message: "too little is free".into(),
+            ahead: 2,
+            flavors: vec![trace("spot", Verdict::Busy(short)), trace("on-demand", Verdict::Affinity)],
+            advice: vec!["Others end.".into(), "Ask for less.".into()],
+        }
+    }
+
+    #[test]
+    fn people_see_the_numbers_of_each_flavor() {
+        let lines = lines("Job team/train", &explanation(), Palette::None);
+        let expected = [
+            "Job team/train: WaitingForQuota",
+            "  too little is free",
+            "  Workload team/job-train, ClusterQueue speech, 2 go before it",
+            "",
+            "  POD SET  FLAVOR     VERDICT                                RESOURCE  NEED  FREE  QUOTA  BORROWABLE  IN USE BY",
+            "  main     spot       in use                                 cpu          3  500m      4   unlimited  vision 6, speech 1500m",
+            "  main     on-demand  excluded by node selector or affinity",
+            "",
+            "  It ends when: others end.",
+            "  Missing: 2500m more cpu in flavor spot, in use by vision 6, speech 1500m",
+            "  Try: Ask for less.",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn programs_get_the_same_numbers() {
+        let value = as_json(&explanation());
+        let expected = json!({"resource": "cpu", "need": "3", "free": "500m", "quota": "4", "borrowable": null,
+            "usedBy": [{"clusterQueue": "vision", "amount": "6"}, {"clusterQueue": "speech", "amount": "1500m"}]});
+        assert_eq!(value["flavors"][0]["shortage"], expected);
+        assert_eq!((&value["flavors"][1]["shortage"], &value["ahead"]), (&Value::Null, &json!(2)));
+    }
+}

@@ -1,0 +1,129 @@
+//! What is said when a decision has landed: to the Workload, and to the one that it was preempted for.
+
+use gangway_admission::{Action, Decision};
+use gangway_api::kueue::Workload;
+use gangway_model::conditions::ConditionType;
+use gangway_model::reasons::{EventReason, EvictionReason};
+use gangway_model::workload::Preemption;
+use kube::{Resource, ResourceExt};
+
+use super::events::Note;
+use super::shell::{Shell, object_name};
+
+/// The reason of the Event by which a preemptor learns whom it displaces.
+const PREEMPTED_WORKLOAD: &str = "PreemptedWorkload";
+
+impl Shell {
+    /// Says what a decision did to a Workload.
+    pub(super) fn say_landed(&mut self, decision: &Decision, object: &Workload) {
+        let preemptor = match &decision.action {
+            Action::Evict(_, Some(Preemption { preemptor: Some(uid), .. })) => {
+                self.workloads.get(uid).cloned()
+            }
+            _ => None,
+        };
+        for note in notes(decision, object, preemptor.as_deref()) {
+            self.note(note);
+        }
+    }
+}
+
+fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -> Vec<Note> {
+    match &decision.action {
+        // The Job is told when it starts; a Workload that nobody owns has only itself to ask.
+        Action::Admit(_) if !object.owner_references().is_empty() => Vec::new(),
+        Action::Admit(admission) => {
+            let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+            let message =
+                format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
+            vec![note(object, EventReason::Admitted.as_str().to_owned(), message)]
+        }
+        Action::Evict(reason, preemption) => {
+            let mut notes = Vec::new();
+            let message = evicted_message(object).unwrap_or_else(|| reason.doc().meaning.to_owned());
+            if let Some(preemption) = preemption {
+                notes.push(note(object, EvictionReason::Preempted.as_str().to_owned(), message.clone()));
+                notes.extend(preemptor.map(|preemptor| displaces(preemptor, object, preemption)));
+            }
+            notes.push(note(object, format!("EvictedDueTo{reason}"), message));
+            notes
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What the condition says, which names the preemptor.
+fn evicted_message(object: &Workload) -> Option<String> {
+    let conditions = &object.status.as_ref()?.conditions;
+    let evicted = conditions.iter().find(|condition| condition.type_ == ConditionType::Evicted.as_str())?;
+    Some(evicted.message.clone()).filter(|message| !message.is_empty())
+}
+
+fn displaces(preemptor: &Workload, victim: &Workload, preemption: &Preemption) -> Note {
+    let uid = victim.uid().unwrap_or_default();
+    let message = format!("Preempts Workload {} (uid {uid}): {}", object_name(victim), preemption.reason);
+    note(preemptor, PREEMPTED_WORKLOAD.to_owned(), message)
+}
+
+fn note(object: &Workload, reason: String, message: String) -> Note {
+    Note { about: object.object_ref(&()), warning: false, reason, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use gangway_admission::DecisionId;
+    use gangway_model::ObjectName;
+    use gangway_model::reasons::PreemptionReason;
+    use serde_json::json;
+
+    use super::*;
+
+    fn workload(name: &str, message: &str) -> Workload {
+        let evicted = json!({"type": "Evicted", "status": "True", "reason": "Preempted", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        serde_json::from_value(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}")},
+            "spec": {"podSets": []}, "status": {"conditions": [evicted]},
+        }))
+        .unwrap()
+    }
+
+    fn evict(reason: EvictionReason, preemption: Option<Preemption>) -> Decision {
+        let action = Action::Evict(reason, preemption);
+        Decision { id: DecisionId(1), uid: "uid-low".into(), name: ObjectName::new("team", "low"), action }
+    }
+
+    #[test]
+    fn both_sides_of_a_preemption_are_told() {
+        let preemption =
+            Preemption { preemptor: Some("uid-high".into()), reason: PreemptionReason::InCohortReclamation };
+        let decision = evict(EvictionReason::Preempted, Some(preemption));
+        let victim = workload("low", "Preempted for Workload team/high");
+        let said = notes(&decision, &victim, Some(&workload("high", "")));
+        let said: Vec<_> = said
+            .iter()
+            .map(|note| (note.about.name.as_deref().unwrap(), note.reason.as_str(), note.message.as_str()))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("low", "Preempted", "Preempted for Workload team/high"),
+                (
+                    "high",
+                    "PreemptedWorkload",
+                    "Preempts Workload team/low (uid uid-low): InCohortReclamation"
+                ),
+                ("low", "EvictedDueToPreempted", "Preempted for Workload team/high"),
+            ]
+        );
+    }
+
+    #[test]
+    fn any_other_eviction_is_told_once() {
+        let said = notes(&evict(EvictionReason::ClusterQueueStopped, None), &workload("low", ""), None);
+        let reasons: Vec<&str> = said.iter().map(|note| note.reason.as_str()).collect();
+        assert_eq!(reasons, ["EvictedDueToClusterQueueStopped"]);
+        assert_eq!(said[0].message, EvictionReason::ClusterQueueStopped.doc().meaning);
+    }
+}
