@@ -33,7 +33,9 @@ impl Engine {
         self.check_preemptors()?;
         for (index, queue) in self.memory.queues.iter().enumerate() {
             let name = self.memory.ledger.queue_names.name(index);
-            queue.check().map_err(|problem| Violation(format!("ClusterQueue {name}: {problem}")))?;
+            queue
+                .check(&self.places())
+                .map_err(|problem| Violation(format!("ClusterQueue {name}: {problem}")))?;
             if !queue.is_listed && self.memory.ready.contains(&QueueId::from(index)) {
                 return violation(format!("ClusterQueue {name} is ready and not listed"));
             }
@@ -82,7 +84,7 @@ impl Engine {
 
     /// Every Workload is in exactly one place: queued, holding quota, ended, or waiting for a named reason.
     fn check_places(&self) -> Result<(), Violation> {
-        let queued: usize = self.memory.queues.iter().map(|queue| queue.members().count()).sum();
+        let queued: usize = self.memory.queues.iter().map(|queue| queue.len()).sum();
         let placed = self.memory.tracks.iter().filter(|track| track.place.is_some()).count();
         if queued != placed {
             return violation(format!("{queued} Workloads are queued but {placed} know their place"));
@@ -91,14 +93,14 @@ impl Engine {
             let Some(track) = self.track(id) else {
                 return violation(format!("{} is not tracked", workload.name));
             };
-            let is_pending = matches!(workload.state, State::Pending(_)) && track.decision.is_none();
+            let is_pending = matches!(workload.state, State::Pending(_)) && track.rare.decision.is_none();
             if track.place.is_some() && !is_pending {
                 return violation(format!("{} is queued and has quota", workload.name));
             }
             let accounted = track.place.is_some()
                 || !is_pending
                 || workload.deleting
-                || track.stale.is_some()
+                || track.rare.stale.is_some()
                 || track.waits_after_refusal().is_some()
                 || track.is_touched
                 || self.durable.standing(workload).is_some()
@@ -108,8 +110,8 @@ impl Engine {
                 return violation(format!("{} waits for nothing", workload.name));
             }
         }
-        if self.memory.shapes.len() > placed {
-            return violation("a shape is kept that nobody has");
+        if self.memory.shapes.users() != self.durable.workloads.len() {
+            return violation("a shape is kept that nobody has, or the other way round");
         }
         Ok(())
     }
@@ -134,7 +136,7 @@ impl Engine {
         let mut deadlines = 0;
         for (id, workload) in durable.workloads.iter() {
             let track = &memory.tracks[id.index()];
-            for write in [&track.decision, &track.report].into_iter().flatten() {
+            for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
                 writes += 1;
                 if memory.under_way.get(&write.id) != Some(&id) {
                     return violation(format!("decision {} of {} is not known", write.id.0, workload.name));
@@ -157,8 +159,13 @@ impl Engine {
     fn check_preemptors(&self) -> Result<(), Violation> {
         for (index, account) in self.memory.ledger.accounts.iter().enumerate() {
             for kept in account.holds.iter().chain(&account.reserve) {
-                let place = self.track(kept.id).and_then(|track| track.place.as_ref());
-                if place.is_none_or(|place| place.queue.index() != index) {
+                let track = self.track(kept.id);
+                // Who cannot be tried for a moment keeps what it has won.
+                let waits = track.is_some_and(|track| match &track.place {
+                    Some(place) => place.queue.index() == index,
+                    None => !track.may_decide(),
+                });
+                if !waits {
                     return violation("room is kept for a Workload that does not wait for it");
                 }
             }
@@ -169,7 +176,7 @@ impl Engine {
             }
         }
         for id in &self.memory.condemned {
-            if self.track(*id).is_none_or(|track| track.condemned.is_none()) {
+            if self.track(*id).is_none_or(|track| track.rare.condemned.is_none()) {
                 return violation("somebody counts as chosen to leave and is not");
             }
         }

@@ -10,14 +10,13 @@ use gangway_model::{Timestamp, Uid};
 
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
-use crate::flavors::{self, Found, Mode, Need};
+use crate::flavors::{self, Found, Mode, Need, Progress};
 use crate::ids::{CellAmounts, QueueId, WorkloadId};
 use crate::ledger::Ledger;
 use crate::lifecycle;
 use crate::memory::Scan;
 use crate::preemption::{Asker, Request, Victim, search};
 use crate::queues::{Head, Parked};
-use smallvec::SmallVec;
 
 /// A head that was evaluated.
 #[derive(Debug)]
@@ -53,6 +52,15 @@ impl Entry {
     }
 }
 
+/// When the first of a strict queue is tried again although nothing has changed for it. Where reserves stand, never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// When somebody else of its tree is tried.
+    WithOthers,
+    /// In every cycle.
+    Always,
+}
+
 /// What was set aside so far in a cycle, besides what the ledger books for good.
 #[derive(Default)]
 struct Pass {
@@ -66,8 +74,14 @@ impl Engine {
     /// any.
     ///
     /// Every head that is taken leaves its queue's front or has its search go on, so cycles come to an end.
-    pub(crate) fn run_cycle(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) -> bool {
-        let heads = self.take_heads();
+    pub(crate) fn run_cycle(
+        &mut self,
+        blocked: Blocked,
+        now: Timestamp,
+        budget: usize,
+        decisions: &mut Vec<Decision>,
+    ) -> bool {
+        let heads = self.take_heads(blocked);
         if heads.is_empty() {
             return false;
         }
@@ -84,10 +98,11 @@ impl Engine {
         for (queue, amounts) in pass.booked {
             self.memory.ledger.book_for_now(queue, &amounts, -1);
         }
+        self.wake_freed_trees();
         true
     }
 
-    fn take_heads(&mut self) -> Vec<(QueueId, Head)> {
+    fn take_heads(&mut self, blocked: Blocked) -> Vec<(QueueId, Head)> {
         let mut heads = Vec::new();
         for queue in std::mem::take(&mut self.memory.ready) {
             let pending = &mut self.memory.queues[queue.index()];
@@ -99,8 +114,14 @@ impl Engine {
                 None => pending.is_listed = false,
             }
         }
-        if !self.rules.standing_reserve && !heads.is_empty() {
-            self.add_blocked_heads(&mut heads);
+        match blocked {
+            _ if self.rules.standing_reserve => {}
+            Blocked::WithOthers if heads.is_empty() => {}
+            Blocked::WithOthers => self.add_blocked_heads(&mut heads),
+            Blocked::Always => {
+                let queues = (0..self.memory.queues.len()).map(QueueId::from);
+                heads.extend(queues.filter_map(|queue| self.blocked_head(queue)));
+            }
         }
         heads
     }
@@ -111,16 +132,19 @@ impl Engine {
             heads.iter().flat_map(|(queue, _)| self.memory.ledger.queues_of_tree(*queue)).collect();
         queues.sort_unstable();
         queues.dedup();
-        for queue in queues {
-            let head = self.memory.queues.get(queue.index()).and_then(|pending| pending.blocked_head());
-            heads.extend(head.map(|head| (queue, head)));
-        }
+        heads.extend(queues.into_iter().filter_map(|queue| self.blocked_head(queue)));
+    }
+
+    fn blocked_head(&self, queue: QueueId) -> Option<(QueueId, Head)> {
+        let is_active = self.memory.ledger.view(queue).is_some_and(|view| view.active);
+        let head = self.memory.queues.get(queue.index())?.blocked_head().filter(|_| is_active)?;
+        Some((queue, head))
     }
 
     /// Evaluates a head. None if nothing can come of it: then it is set aside already.
     fn nominate(&mut self, queue: QueueId, head: Head) -> Option<Entry> {
         let id = head.key.id;
-        if self.track(id).is_some_and(|track| track.stale.is_some()) {
+        if self.track(id).is_some_and(|track| track.rare.stale.is_some()) {
             // Its object has changed, and the change was not seen yet: nobody knows whether it fits.
             self.set_aside(queue, &head, Parked::new(PendingReason::PendingEvaluation));
             return None;
@@ -170,14 +194,26 @@ impl Engine {
             every_resource_counts: true,
         };
         let ledger = &mut self.memory.ledger;
+        let mut progress = Progress::default();
+        let mut reason = None;
         std::mem::swap(&mut ledger.tree, &mut ledger.unused);
-        let found = flavors::choose(ledger, asker, need, &[]);
+        loop {
+            let found = flavors::choose(ledger, asker, need, &progress.next);
+            let Some(failure) = found.failure else {
+                reason = None;
+                break;
+            };
+            reason.get_or_insert(failure.reason);
+            if !progress.goes_on(&found.picks, true) {
+                break;
+            }
+        }
         std::mem::swap(&mut ledger.tree, &mut ledger.unused);
-        found.failure.map_or(PendingReason::WaitingForQuota, |failure| failure.reason)
+        reason.unwrap_or(PendingReason::WaitingForQuota)
     }
 
     /// Evaluates with what is kept for the Workload itself and for its queue taken off; then, if nothing comes
-    /// of it, also with what is kept for preemptors of lower priority in its queue.
+    /// of it, also with what is kept for preemptors behind it in its queue, by priority or strictly.
     fn evaluate(
         &mut self,
         queue: QueueId,
@@ -191,8 +227,11 @@ impl Engine {
             return (evaluation, Vec::new());
         }
         let holds = &self.memory.ledger.account(queue).holds;
+        let is_strict = self.memory.queues[queue.index()].is_strict();
+        // Everybody else is behind the first of a strict queue.
         let is_lower = |other: &WorkloadId| {
-            self.durable.workloads.get(*other).is_some_and(|other| other.priority < priority)
+            let other_priority = self.durable.workloads.get(*other).map(|other| other.priority);
+            is_strict && *other != id || other_priority.is_some_and(|other| other < priority)
         };
         let lower: Vec<WorkloadId> = holds.iter().map(|kept| kept.id).filter(is_lower).collect();
         if lower.is_empty() {
@@ -200,7 +239,9 @@ impl Engine {
         }
         let lifted: Vec<WorkloadId> = lower.iter().copied().chain([id]).collect();
         let second = self.evaluate_without(queue, head, priority, need, &lifted);
-        if second.is_viable() { (second, lower) } else { (evaluation, Vec::new()) }
+        // What was won back belongs to the queue. Who would borrow with it could lose it again, and so for ever.
+        let takes_over = second.is_viable() && second.found.grade.level == 0;
+        if takes_over { (second, lower) } else { (evaluation, Vec::new()) }
     }
 
     fn evaluate_without(
@@ -217,12 +258,12 @@ impl Engine {
             priority,
             queued_at: head.key.at,
             barred: &barred,
-            every_resource_counts: self.rules.searches_end,
+            every_resource_counts: !self.rules.defects,
         };
         let generation = self.memory.ledger.account(queue).generation;
-        let scan = self.memory.tracks[head.key.id.index()].scan.as_ref();
+        let scan = self.memory.tracks[head.key.id.index()].rare.scan.as_ref();
         let scan = scan.filter(|scan| scan.generation == generation);
-        let from = scan.map(|scan| scan.next.clone()).unwrap_or_default();
+        let from = scan.map(|scan| scan.progress.next.clone()).unwrap_or_default();
         let ledger = &mut self.memory.ledger;
         let has_hold = ledger.hold(queue, head.key.id).is_some();
         let taken_off = ledger.lift(queue, |id| lifted.contains(&id), has_hold);
@@ -244,21 +285,27 @@ impl Engine {
         evaluation.is_viable().then_some(evaluation.found)
     }
 
-    /// Whom a Workload may not preempt: it had to leave for them, directly or through others.
+    /// Whom a Workload may not preempt: it had to leave for them, directly or through others, or for somebody whose
+    /// room they took over.
     fn barred(&self, id: WorkloadId) -> Vec<WorkloadId> {
         let mut barred = Vec::new();
         if !self.rules.hold {
             return barred;
         }
-        let mut current = id;
-        while let Some(preemptor) =
-            self.durable.workloads.get(current).and_then(|workload| workload.state.preemptor())
-        {
-            match self.durable.workloads.id(preemptor) {
-                Some(next) if next != id && !barred.contains(&next) => barred.push(next),
-                _ => break,
+        let mut open = vec![id];
+        while let Some(current) = open.pop() {
+            let left_for =
+                self.durable.workloads.get(current).and_then(|workload| workload.state.preemptor());
+            let beaten_by = self.track(current).and_then(|track| track.rare.beaten_by.as_ref());
+            for uid in left_for.into_iter().chain(beaten_by.filter(|_| current != id)) {
+                match self.durable.workloads.id(uid) {
+                    Some(next) if next != id && !barred.contains(&next) => {
+                        barred.push(next);
+                        open.push(next);
+                    }
+                    _ => {}
+                }
             }
-            current = barred[barred.len() - 1];
         }
         barred
     }
@@ -280,11 +327,12 @@ impl Engine {
         let overlaps = own.iter().any(|victim| pass.victims.iter().any(|taken| taken.id == victim.id));
         if overlaps || !self.still_fits(&entry, pass) {
             // Somebody before it in this cycle took the room. It is tried again in the next.
-            self.memory.tracks[entry.head.key.id.index()].scan = None;
+            self.memory.tracks[entry.head.key.id.index()].rare.forget_scan();
             return;
         }
         for beaten in &entry.beats {
             self.give_up(*beaten);
+            self.memory.tracks[beaten.index()].rare.beaten_by = Some(entry.head.key.uid.clone());
         }
         if own.is_empty() {
             self.admit(&entry, now, decisions);
@@ -332,10 +380,10 @@ impl Engine {
         let admission = flavors::admission(view, name, &workload.pod_sets, &entry.need, picks);
         let admission = Arc::new(admission);
         let state = lifecycle::admitted(workload, admission.clone(), now);
-        self.end_hold(id);
         self.memory.admissions += 1;
-        let track = &mut self.memory.tracks[id.index()];
-        (track.sequence, track.scan, track.is_preemptor) = (self.memory.admissions, None, false);
+        let won = self.memory.ledger.end_hold(entry.queue, id);
+        let rare = &mut self.memory.tracks[id.index()].rare;
+        (rare.sequence, rare.scan, rare.won) = (Some(self.memory.admissions), None, won.map(Box::new));
         decisions.push(self.book(id, Action::Admit(admission), state));
     }
 
@@ -345,7 +393,8 @@ impl Engine {
         let ledger = &mut self.memory.ledger;
         let Some(view) = ledger.view(entry.queue) else { return };
         if view.preemption.reclaim_within_cohort == ReclaimWithinCohort::Any
-            || (self.rules.standing_reserve && stays_within_nominal(ledger, entry))
+            || (self.rules.standing_reserve
+                && stays_within_nominal(ledger, entry.queue, &entry.evaluation.found.usage))
         {
             return;
         }
@@ -387,34 +436,61 @@ impl Engine {
         }
         let failure = found.failure;
         let lasts = failure.is_some_and(|failure| failure.lasts);
-        let claims = self.rules.standing_reserve
-            && failure.is_none()
-            && stays_within_nominal(&self.memory.ledger, entry)
-            && self.memory.ledger.view(entry.queue).is_some_and(|view| {
-                view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Any
-                    && self.memory.ledger.tree.parent(view.node).is_some()
-            });
-        let claim = claims.then(|| found.usage.clone());
+        let claim = self.claims(entry.queue, found).then(|| found.usage.clone());
         let parked = Parked { lasts, claim, ..Parked::new(entry.need.waits_for) };
         self.set_aside(entry.queue, &entry.head, parked);
+        self.give_up_behind(entry.queue, id);
+    }
+
+    /// The first of a strict queue is set aside: preemptors behind it cannot start either, so nothing is kept for them.
+    fn give_up_behind(&mut self, queue: QueueId, first: WorkloadId) {
+        let holds = &self.memory.ledger.account(queue).holds;
+        if holds.is_empty() || !self.memory.queues[queue.index()].is_strict() {
+            return;
+        }
+        let behind: Vec<WorkloadId> = holds.iter().map(|kept| kept.id).filter(|id| *id != first).collect();
+        for id in behind {
+            self.give_up(id);
+        }
+    }
+
+    /// Whether Workloads of a queue may keep others from borrowing: it lends, and cannot take back at once.
+    pub(crate) fn may_claim(&self, queue: QueueId) -> bool {
+        self.rules.standing_reserve
+            && self.memory.ledger.view(queue).is_some_and(|view| {
+                view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Any
+                    && self.memory.ledger.tree.parent(view.node).is_some()
+            })
+    }
+
+    /// Whether a Workload that cannot be admitted keeps others from borrowing.
+    fn claims(&self, queue: QueueId, found: &Found) -> bool {
+        found.failure.is_none()
+            && self.may_claim(queue)
+            && stays_within_nominal(&self.memory.ledger, queue, &found.usage)
+    }
+
+    /// What the first of a lane keeps others from borrowing, if it cannot be admitted as things are.
+    pub(crate) fn claim_of(&mut self, queue: QueueId, head: &Head) -> Option<CellAmounts> {
+        let need = self.need(queue, head)?;
+        let priority = self.durable.workloads.get(head.key.id)?.priority;
+        let Evaluation { found, victims, .. } =
+            self.evaluate_without(queue, head, priority, &need, &[head.key.id]);
+        let waits = found.grade.mode != Mode::Fit && victims.is_empty();
+        (waits && self.claims(queue, &found)).then_some(found.usage)
     }
 
     /// Notes where the search for flavors goes on in the next cycle, if it does.
     fn search_goes_on(&mut self, id: WorkloadId, generation: u64, found: &Found) -> bool {
-        let scan = &mut self.memory.tracks[id.index()].scan;
-        let mut farthest = match scan.take() {
-            Some(scan) if scan.generation == generation => scan.farthest,
-            _ => SmallVec::new(),
+        let rare = &mut self.memory.tracks[id.index()].rare;
+        let mut progress = match rare.take_scan() {
+            Some(scan) if scan.generation == generation => scan.progress,
+            _ => Progress::default(),
         };
-        farthest.resize(farthest.len().max(found.picks.len()), 0);
-        let mut goes_on = false;
-        for (pick, farthest) in found.picks.iter().zip(&mut farthest) {
-            // One podSet may have come to its end and begin again while another goes on, and so for ever.
-            goes_on |= pick.next > if self.rules.searches_end { *farthest } else { 0 };
-            *farthest = pick.next.max(*farthest);
+        let goes_on = progress.goes_on(&found.picks, !self.rules.defects);
+        if goes_on {
+            rare.scan = Some(Box::new(Scan { generation, progress }));
         }
-        let next = found.picks.iter().map(|pick| pick.next).collect();
-        *scan = goes_on.then(|| Box::new(Scan { generation, next, farthest }));
         goes_on
     }
 
@@ -447,9 +523,8 @@ fn flavors_of_hold(ledger: &Ledger, asker: Asker<'_>, id: WorkloadId) -> Option<
 }
 
 /// Whether what was chosen is no more than its queue has of its own.
-fn stays_within_nominal(ledger: &Ledger, entry: &Entry) -> bool {
-    ledger.node(entry.queue).is_some_and(|node| {
-        let usage = &entry.evaluation.found.usage;
+fn stays_within_nominal(ledger: &Ledger, queue: QueueId, usage: &CellAmounts) -> bool {
+    ledger.node(queue).is_some_and(|node| {
         usage.iter().all(|(cell, amount)| i128::from(*amount) <= ledger.tree.nominal(node, *cell))
     })
 }

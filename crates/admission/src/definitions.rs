@@ -251,11 +251,20 @@ impl Engine {
         self.list(queue);
     }
 
-    /// Room was freed in a tree: whoever waits in it may fit now.
+    /// Room was freed in a tree: whoever waits in it may fit now, on any flavor.
     pub(crate) fn wake_tree(&mut self, queue: QueueId) {
         for other in self.memory.ledger.queues_of_tree(queue) {
-            self.memory.ledger.account_mut(other).generation += 1;
+            if other == queue || !self.rules.defects {
+                self.memory.ledger.account_mut(other).generation += 1;
+            }
             self.wake_queue(other);
+        }
+    }
+
+    /// Wakes the trees in which room that was kept came free.
+    pub(crate) fn wake_freed_trees(&mut self) {
+        for queue in std::mem::take(&mut self.memory.freed) {
+            self.wake_tree(queue);
         }
     }
 

@@ -50,6 +50,11 @@ impl Durable {
         self.local_queues.get(&Self::queue_name(workload)).map(|queue| &queue.cluster_queue)
     }
 
+    /// A ClusterQueue as it was last observed.
+    pub fn cluster_queue(&self, name: &ClusterQueueName) -> Option<&ClusterQueue> {
+        self.cluster_queues.get(name)
+    }
+
     /// The highest cohort above this one, or itself.
     pub(crate) fn root_cohort(&self, name: &CohortName) -> CohortName {
         let mut root = name;
@@ -90,7 +95,7 @@ impl Durable {
             return standing(Deactivated, "The Workload is not active; set spec.active to true".into());
         }
         if let Some(problem) = &workload.invalid {
-            return standing(Misconfigured, problem.clone());
+            return standing(Misconfigured, problem.to_string());
         }
         if !workload.gates.is_empty() {
             return standing(AdmissionGated, format!("Waiting for {} to approve", workload.gates.join(", ")));

@@ -5,6 +5,7 @@ use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
 use gangway_model::workload::Workload;
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
+use crate::cycle::Blocked;
 use crate::decision::Decision;
 use crate::durable::Durable;
 use crate::event::Event;
@@ -57,11 +58,11 @@ impl Engine {
             Event::Job(uid, facts) => self.on_job(uid, Some(facts)),
             Event::JobGone(uid) => self.on_job(uid, None),
             Event::Pods(owner, exist) => self.on_pods(&owner, exist),
-            Event::Workload(workload) => self.on_workload(*workload),
+            Event::Workload(workload) => self.on_workload(workload),
             Event::WorkloadGone(uid) => self.on_workload_gone(&uid),
             Event::Unstartable(uid, message) => {
                 if let Some(id) = self.durable.workloads.id(&uid) {
-                    self.memory.tracks[id.index()].unstartable = Some(message.into());
+                    self.memory.tracks[id.index()].rare.unstartable = Some(message.into());
                     self.touch(id);
                 }
             }
@@ -69,6 +70,7 @@ impl Engine {
             Event::Synced => {
                 self.memory.synced = true;
                 self.find_preemptors(now);
+                self.find_claims();
             }
             definition => self.on_definition(definition),
         }
@@ -83,7 +85,9 @@ impl Engine {
         self.prepare(now);
         self.decide_what_is_due(now, budget, &mut decisions);
         loop {
-            while decisions.len() < budget && self.run_cycle(now, budget, &mut decisions) {}
+            while decisions.len() < budget && self.run_cycle(Blocked::WithOthers, now, budget, &mut decisions)
+            {
+            }
             if !self.wake_unclaimed() {
                 break;
             }
@@ -109,7 +113,9 @@ impl Engine {
             return None;
         }
         self.prepare(now);
-        self.run_cycle(now, usize::MAX, &mut decisions).then_some(decisions)
+        let ran = self.run_cycle(Blocked::Always, now, usize::MAX, &mut decisions)
+            || (self.wake_unclaimed() && self.run_cycle(Blocked::Always, now, usize::MAX, &mut decisions));
+        ran.then_some(decisions)
     }
 
     /// Lets every Workload that was set aside be tried again.
@@ -122,6 +128,7 @@ impl Engine {
     fn prepare(&mut self, now: Timestamp) {
         self.follow_definitions();
         self.pass_deadlines(now);
+        self.wake_freed_trees();
     }
 
     /// When to decide again if nothing happens before.
@@ -137,9 +144,7 @@ impl Engine {
             self.memory.deadlines.pop_first();
             if let Some(track) = self.memory.tracks.get_mut(id.index()) {
                 track.deadline = None;
-                for refused in [&mut track.refused, &mut track.report_refused].into_iter().flatten() {
-                    refused.retry_at = refused.retry_at.filter(|at| *at > now);
-                }
+                track.rare.end_refusals(now);
             }
             self.end_hold_that_is_over(id, now);
             self.reindex(id);
@@ -166,10 +171,10 @@ impl Engine {
             return None;
         }
         let unstartable =
-            track.unstartable.as_deref().and_then(|why| lifecycle::unstartable(workload, why, now));
+            track.rare.unstartable.as_deref().and_then(|why| lifecycle::unstartable(workload, why, now));
         let due = unstartable
-            .or_else(|| lifecycle::due(&self.durable, workload, now))
-            .or_else(|| self.preempted(workload, track.condemned.as_deref()?, now));
+            .or_else(|| lifecycle::due(&self.durable, self.rules, workload, now))
+            .or_else(|| self.preempted(workload, track.rare.condemned.as_deref()?, now));
         let (action, state) = due?;
         Some(self.book(id, action, state))
     }

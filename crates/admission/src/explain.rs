@@ -21,11 +21,16 @@ pub struct Explanation {
     pub message: String,
     /// How many go before it in its ClusterQueue.
     pub ahead: usize,
+    /// The first few of them, in order.
+    pub first_ahead: Vec<ObjectName>,
     /// Every flavor that was considered.
     pub flavors: Vec<FlavorTrace>,
     /// What would help.
     pub advice: Vec<String>,
 }
+
+/// How many of those who go before a Workload are named.
+const SHOWN_AHEAD: usize = 10;
 
 /// What a Workload is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +81,11 @@ impl Engine {
             situation: Situation::Finished,
             message: String::new(),
             ahead: 0,
+            first_ahead: Vec::new(),
             flavors: Vec::new(),
             advice: Vec::new(),
         };
-        let decided = self.track(id).and_then(|track| track.decision.as_ref());
+        let decided = self.track(id).and_then(|track| track.rare.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
             State::Finished(finish, _) => {
                 explanation.message = format!("{}: {}", finish.reason, finish.message)
@@ -109,8 +115,14 @@ impl Engine {
         let reason = waiting.as_ref().map_or(PendingReason::PendingEvaluation, |waiting| waiting.reason);
         explanation.situation = Situation::Waiting(reason);
         explanation.message = waiting.map_or_else(|| "not evaluated yet".into(), |waiting| waiting.message);
-        if let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) {
-            explanation.ahead = self.memory.queues[place.queue.index()].ahead_of(&place.key);
+        if let Some(place) = self.track(id).and_then(|track| track.place)
+            && let Some(key) = self.key(id, place)
+        {
+            let queue = &self.memory.queues[place.queue.index()];
+            explanation.ahead = queue.ahead_of(&key, &self.places());
+            let first = queue.first_ahead_of(&key, SHOWN_AHEAD, &self.places());
+            let first = first.into_iter().filter_map(|id| self.durable.workloads.get(id));
+            explanation.first_ahead = first.map(|workload| workload.name.clone()).collect();
             if let Some(workload) = self.durable.workloads.get(id) {
                 explanation.flavors = self.trace(&self.memory.ledger.tree, place.queue, workload).flavors;
             }

@@ -181,6 +181,31 @@ pub(crate) struct Failure {
     pub(crate) lasts: bool,
 }
 
+/// How far a search for flavors has come, one entry per podSet and group.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Where it goes on.
+    pub(crate) next: SmallVec<[u16; 4]>,
+    /// The farthest that it has come to.
+    farthest: SmallVec<[u16; 4]>,
+}
+
+impl Progress {
+    /// Notes what a search picked. Says whether flavors are left that the next one would try; with `ends`, only
+    /// such as were not tried yet.
+    pub(crate) fn goes_on(&mut self, picks: &[Pick], ends: bool) -> bool {
+        self.next = picks.iter().map(|pick| pick.next).collect();
+        self.farthest.resize(self.farthest.len().max(picks.len()), 0);
+        let mut goes_on = false;
+        for (next, farthest) in self.next.iter().zip(&mut self.farthest) {
+            // One podSet may have come to its end and begin again while another goes on, and so for ever.
+            goes_on |= *next > if ends { *farthest } else { 0 };
+            *farthest = (*farthest).max(*next);
+        }
+        goes_on
+    }
+}
+
 /// How bad a reason is: a Workload waits for the least bad flavor of its worst resource group.
 pub(crate) fn severity(reason: PendingReason) -> u8 {
     match reason {

@@ -7,11 +7,12 @@ use gangway_model::{Timestamp, Uid};
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
 use crate::flavors::Found;
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::{QueueId, WorkloadId, amount_of};
+use crate::ledger::Kept;
 use crate::lifecycle;
 use crate::memory::Sentence;
 use crate::preemption::Victim;
-use crate::queues::Parked;
+use crate::queues::{Head, Parked};
 
 /// For how long room is kept for a preemptor after its last victim left.
 pub(crate) const HOLD_SECONDS: i64 = 15 * 60;
@@ -41,7 +42,7 @@ impl Engine {
             self.reindex(last);
         }
         let track = &mut self.memory.tracks[id.index()];
-        (track.is_preemptor, track.scan) = (true, None);
+        (track.is_preemptor, track.rare.scan) = (true, None);
         self.reindex(id);
         self.park(id, Parked::new(PendingReason::WaitingForPreemptedWorkloads));
         for victim in victims {
@@ -68,7 +69,7 @@ impl Engine {
     /// Those who were chosen to leave for a preemptor and have yet to be told.
     pub(crate) fn chosen_for(&self, preemptor: WorkloadId) -> impl Iterator<Item = WorkloadId> {
         self.memory.condemned.iter().copied().filter(move |victim| {
-            let sentence = self.track(*victim).and_then(|track| track.condemned.as_ref());
+            let sentence = self.track(*victim).and_then(|track| track.rare.condemned.as_ref());
             sentence.is_some_and(|sentence| sentence.preemptor == preemptor)
         })
     }
@@ -77,38 +78,44 @@ impl Engine {
     fn condemn(&mut self, preemptor: WorkloadId, victim: &Victim) {
         let stays = self.is_to_stay(victim.id);
         let Some(track) = self.memory.tracks.get_mut(victim.id.index()) else { return };
-        if stays && track.condemned.is_none() {
-            track.condemned = Some(Box::new(Sentence { preemptor, reason: victim.reason }));
+        if stays && track.rare.condemned.is_none() {
+            track.rare.condemned = Some(Box::new(Sentence { preemptor, reason: victim.reason }));
             self.memory.condemned.insert(victim.id);
             self.reindex(victim.id);
         }
     }
 
-    /// Whether a Workload has quota, or will have when the write under way has landed, and nobody told it to
-    /// leave.
+    /// Whether a Workload has quota, or will have when the write under way has landed, and was not told to leave.
     pub(crate) fn is_to_stay(&self, id: WorkloadId) -> bool {
-        let decided = self.track(id).and_then(|track| track.decision.as_ref()).map(|write| &write.state);
+        let decided = self.track(id).and_then(|track| track.rare.decision.as_ref()).map(|write| &write.state);
         let known = self.durable.workloads.get(id).map(|workload| &workload.state);
-        matches!(decided.or(known), Some(State::Holding(_)))
+        [decided, known].into_iter().flatten().any(|state| matches!(state, State::Holding(_)))
     }
 
     /// Sets one Workload aside, wherever it stands in its queue.
     fn park(&mut self, id: WorkloadId, parked: Parked) {
-        let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) else { return };
-        let queue = place.queue;
-        let (lane, key) = (place.lane, place.key.clone());
-        if let Some(head) = self.memory.queues[queue.index()].head_of(lane, key) {
+        if let Some((queue, head)) = self.head_at_its_place(id) {
             self.set_aside(queue, &head, parked);
         }
     }
 
-    /// The room of a preemptor is no longer kept.
-    pub(crate) fn end_hold(&mut self, id: WorkloadId) -> bool {
-        let Some(queue) = self.track(id).and_then(|track| track.place.as_ref()).map(|place| place.queue)
-        else {
-            return false;
-        };
-        self.memory.ledger.end_hold(queue, id)
+    /// A Workload that waits as the head of its lane; none if it is not the first there.
+    fn head_at_its_place(&self, id: WorkloadId) -> Option<(QueueId, Head)> {
+        let place = self.track(id)?.place?;
+        let head = self.memory.queues[place.queue.index()].head_of(place.lane, self.key(id, place)?)?;
+        Some((place.queue, head))
+    }
+
+    /// The admission of a preemptor was decided and did not land: what it had won is kept for it again.
+    pub(crate) fn win_again(&mut self, id: WorkloadId, decided: &State) {
+        let rare = &mut self.memory.tracks[id.index()].rare;
+        let won = if rare.is_some() { rare.won.take() } else { None };
+        if let Some(won) = won
+            && let State::Holding(reservation) = decided
+        {
+            let queue = self.queue_id(&reservation.admission.cluster_queue);
+            self.memory.ledger.hold_again(queue, *won);
+        }
     }
 
     /// A preemptor gives up what it won: it is an ordinary Workload again, and who was to leave for it and was
@@ -121,9 +128,9 @@ impl Engine {
         let queue = track.place.as_ref().map(|place| place.queue);
         let queue = queue.or_else(|| self.memory.ledger.holder_of_hold(id));
         if let Some(queue) = queue
-            && self.memory.ledger.end_hold(queue, id)
+            && self.memory.ledger.end_hold(queue, id).is_some()
         {
-            self.wake_tree(queue);
+            self.memory.freed.insert(queue);
         }
         self.pardon_victims_of(id);
         self.reindex(id);
@@ -132,12 +139,9 @@ impl Engine {
     fn pardon_victims_of(&mut self, preemptor: WorkloadId) {
         let chosen: Vec<WorkloadId> = self.chosen_for(preemptor).collect();
         for id in chosen {
-            let track = &mut self.memory.tracks[id.index()];
-            if track.decision.is_none() {
-                track.condemned = None;
-                self.memory.condemned.remove(&id);
-                self.reindex(id);
-            }
+            self.memory.tracks[id.index()].rare.condemned = None;
+            self.memory.condemned.remove(&id);
+            self.reindex(id);
         }
     }
 
@@ -175,8 +179,13 @@ impl Engine {
         match (claim, reserve) {
             (None, None) => {}
             (Some((id, need)), Some(kept)) if kept.id == id && kept.need == *need => {}
-            (Some((id, need)), _) => {
+            (Some((id, need)), kept) => {
                 let need = need.clone();
+                let shrinks =
+                    |kept: &Kept| kept.need.iter().any(|(cell, amount)| amount_of(&need, *cell) < *amount);
+                if kept.is_some_and(shrinks) {
+                    self.memory.unclaimed.insert(queue);
+                }
                 self.memory.ledger.set_reserve(queue, id, need);
             }
             (None, Some(_)) => {
@@ -222,11 +231,35 @@ impl Engine {
         }
     }
 
+    /// After a start: who waited for its queue's own quota keeps others from borrowing it, as before. Whoever has
+    /// said why it waits has been tried before; nobody is admitted here.
+    pub(crate) fn find_claims(&mut self) {
+        if !self.rules.standing_reserve {
+            return;
+        }
+        self.follow_definitions();
+        for queue in (0..self.memory.queues.len()).map(QueueId::from) {
+            if !self.may_claim(queue) {
+                continue;
+            }
+            while let Some(head) = self.memory.queues[queue.index()].head() {
+                self.claim_again(queue, &head);
+            }
+            self.wake_queue(queue);
+        }
+    }
+
+    fn claim_again(&mut self, queue: QueueId, head: &Head) {
+        let waited = self.durable.workloads.get(head.key.id).is_some_and(
+            |workload| matches!(&workload.state, State::Pending(pending) if pending.waiting.is_some()),
+        );
+        let claim = if waited { self.claim_of(queue, head) } else { None };
+        self.set_aside(queue, head, Parked { claim, ..Parked::new(PendingReason::PendingEvaluation) });
+    }
+
     /// Keeps the room of a preemptor, worked out again.
     fn hold_again(&mut self, id: WorkloadId) {
-        let Some(place) = self.track(id).and_then(|track| track.place.as_ref()) else { return };
-        let (queue, lane, key) = (place.queue, place.lane, place.key.clone());
-        let Some(head) = self.memory.queues[queue.index()].head_of(lane, key) else { return };
+        let Some((queue, head)) = self.head_at_its_place(id) else { return };
         if let Some(found) = self.room_for(queue, &head) {
             self.keep_room(queue, id, found);
         }
@@ -252,7 +285,7 @@ impl Engine {
 
 fn eviction_of(state: &State) -> Option<&Eviction> {
     match state {
-        State::Pending(pending) => pending.evicted.as_ref(),
+        State::Pending(pending) => pending.evicted.as_deref(),
         State::Evicting(_, eviction) => Some(eviction),
         _ => None,
     }

@@ -244,11 +244,8 @@ impl Ledger {
 
     /// From now on this room is kept for a preemptor.
     pub(crate) fn set_hold(&mut self, queue: QueueId, id: WorkloadId, need: CellAmounts, flavors: Flavors) {
-        self.end_hold(queue, id);
-        self.book(queue, &need, 1);
-        let account = &mut self.accounts[queue.index()];
-        let flavors = Some((account.definition, flavors));
-        account.holds.push(Kept { id, booked: need.clone(), need, flavors });
+        let flavors = Some((self.account(queue).definition, flavors));
+        self.hold_again(queue, Kept { id, booked: need.clone(), need, flavors });
     }
 
     /// The room that is kept for a preemptor of this queue.
@@ -256,13 +253,20 @@ impl Ledger {
         self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)
     }
 
-    /// The preemptor started or gave up. Says whether it had a hold.
-    pub(crate) fn end_hold(&mut self, queue: QueueId, id: WorkloadId) -> bool {
+    /// The preemptor started or gave up. What was kept for it comes back.
+    pub(crate) fn end_hold(&mut self, queue: QueueId, id: WorkloadId) -> Option<Kept> {
         let holds = &mut self.accounts[queue.index()].holds;
-        let Some(index) = holds.iter().position(|kept| kept.id == id) else { return false };
+        let index = holds.iter().position(|kept| kept.id == id)?;
         let kept = holds.remove(index);
         self.book(queue, &kept.booked, -1);
-        true
+        Some(kept)
+    }
+
+    /// Keeps room again that was kept before.
+    pub(crate) fn hold_again(&mut self, queue: QueueId, kept: Kept) {
+        self.end_hold(queue, kept.id);
+        self.book(queue, &kept.booked, 1);
+        self.accounts[queue.index()].holds.push(kept);
     }
 
     /// The queue in which room is kept for a Workload.

@@ -13,27 +13,36 @@ use gangway_model::workload::{
 use crate::decision::Action;
 use crate::durable::Durable;
 use crate::event::JobFacts;
+use crate::rules::Rules;
 
 /// What is due, and the state that it leads to.
-pub(crate) fn due(durable: &Durable, workload: &Workload, now: Timestamp) -> Option<(Action, State)> {
+pub(crate) fn due(
+    durable: &Durable,
+    rules: Rules,
+    workload: &Workload,
+    now: Timestamp,
+) -> Option<(Action, State)> {
     if workload.deleting || workload.state.is_finished() {
         return None;
     }
     let at = now.whole_second();
     if let Some((reason, message)) = end(durable, workload) {
         let finish = Finish { reason, message, at };
-        return Some((Action::Finish(reason), State::Finished(finish, Box::new(workload.state.clone()))));
+        return Some((
+            Action::Finish(reason),
+            State::Finished(Box::new(finish), Box::new(workload.state.clone())),
+        ));
     }
     match &workload.state {
         State::Finished(..) => None,
         State::Holding(reservation) => {
-            let Some((reason, message)) = eviction(durable, workload, reservation) else {
+            let Some((reason, message)) = eviction(durable, rules, workload, reservation) else {
                 return flip_to_admitted(durable, reservation, at);
             };
             let eviction = Eviction { reason, message, at, preemption: None };
             // One condition tells of evictions: the new one takes the place of the past one.
             let reservation = Reservation { past_eviction: None, ..reservation.clone() };
-            Some((Action::Evict(reason, None), State::Evicting(reservation, eviction)))
+            Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
         }
         State::Evicting(reservation, eviction) => {
             let gone = has_left(durable, workload, reservation, eviction, now);
@@ -77,7 +86,7 @@ pub(crate) fn unstartable(workload: &Workload, why: &str, now: Timestamp) -> Opt
     }
     let finish =
         Finish { reason: FinishReason::FailedToStart, message: why.to_owned(), at: now.whole_second() };
-    Some((Action::Finish(finish.reason), State::Finished(finish, Box::new(workload.state.clone()))))
+    Some((Action::Finish(finish.reason), State::Finished(Box::new(finish), Box::new(workload.state.clone()))))
 }
 
 /// Whether the Workload has ended: its Job has, or its Job is gone.
@@ -108,6 +117,7 @@ fn flip_to_admitted(durable: &Durable, reservation: &Reservation, at: Timestamp)
 /// Why a holder of quota has to leave, if it has to.
 fn eviction(
     durable: &Durable,
+    rules: Rules,
     workload: &Workload,
     reservation: &Reservation,
 ) -> Option<(EvictionReason, String)> {
@@ -120,14 +130,18 @@ fn eviction(
         StopPolicy::Hold => reservation.admitted_at.is_none(),
         StopPolicy::HoldAndDrain => true,
     };
+    let name = Durable::queue_name(workload);
+    let local = durable.local_queues.get(&name).map(|queue| queue.stop_policy);
+    if local.is_some_and(drains) {
+        return Some((EvictionReason::LocalQueueStopped, format!("LocalQueue {name} is drained")));
+    }
+    if rules.defects && local.is_some_and(|policy| policy != StopPolicy::None) {
+        return None;
+    }
     let cluster_queue = durable.cluster_queues.get(&reservation.admission.cluster_queue);
     if cluster_queue.is_some_and(|queue| drains(queue.stop_policy)) {
         let message = format!("ClusterQueue {} is drained", reservation.admission.cluster_queue);
         return Some((EvictionReason::ClusterQueueStopped, message));
-    }
-    let name = Durable::queue_name(workload);
-    if durable.local_queues.get(&name).is_some_and(|queue| drains(queue.stop_policy)) {
-        return Some((EvictionReason::LocalQueueStopped, format!("LocalQueue {name} is drained")));
     }
     None
 }
@@ -154,7 +168,7 @@ pub(crate) fn preempted(
     let why = EvictionReason::Preempted;
     let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()) };
     let reservation = Reservation { past_eviction: None, ..reservation.clone() };
-    Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, eviction)))
+    Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, Box::new(eviction))))
 }
 
 /// The state after an eviction, when the pods are gone.
@@ -164,8 +178,8 @@ fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Tim
         None => (PendingReason::PendingEvaluation, "The Workload has left and is queued again".to_owned()),
     };
     State::Pending(Pending {
-        waiting: Some(Waiting { reason, message, since: at }),
-        evicted: Some(eviction.clone()),
+        waiting: Some(Waiting { reason, message: message.into(), since: at }),
+        evicted: Some(Box::new(eviction.clone())),
         requeued: Some(Requeued {
             eligible: eviction.reason.requeues_at_once(),
             reason: eviction.reason.requeue_reason(),
@@ -235,10 +249,9 @@ pub(crate) fn admitted(workload: &Workload, admission: Arc<Admission>, now: Time
         admission,
         reserved_at: at,
         admitted_at: Some(at),
-        past_eviction: evicted.map(|eviction| PastEviction {
-            message: eviction.message,
-            over_at: at,
-            preemptor: eviction.preemption.and_then(|preemption| preemption.preemptor),
+        past_eviction: evicted.map(|eviction| {
+            let preemptor = eviction.preemption.and_then(|preemption| preemption.preemptor);
+            Box::new(PastEviction { message: eviction.message, over_at: at, preemptor })
         }),
         requeued,
     })

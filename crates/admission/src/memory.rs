@@ -1,6 +1,7 @@
 //! The part of the engine's state that may be lost. Each field says what a restart costs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use gangway_model::reasons::PreemptionReason;
@@ -11,10 +12,11 @@ use smallvec::SmallVec;
 
 use crate::decision::DecisionId;
 use crate::durable::Standing;
+use crate::flavors::Progress;
 use crate::ids::{CellAmounts, Interner, LocalQueueId, QueueId, WorkloadId};
-use crate::ledger::{HolderKey, Ledger};
-use crate::queues::{LaneKey, PendingQueue, QueueKey};
-use crate::shapes::Shapes;
+use crate::ledger::{HolderKey, Kept, Ledger};
+use crate::queues::{LaneKey, PendingQueue};
+use crate::shapes::{ShapeId, Shapes};
 use crate::tally::{Counted, Tally};
 
 /// What the engine remembers besides the objects.
@@ -39,6 +41,8 @@ pub(crate) struct Memory {
     pub(crate) redefined: BTreeSet<QueueId>,
     /// Queues that stopped keeping others from borrowing, whose trees are yet to be woken. Restart: all are awake.
     pub(crate) unclaimed: BTreeSet<QueueId>,
+    /// Queues in which room that was kept came free, whose trees are yet to be woken. Restart: all are awake.
+    pub(crate) freed: BTreeSet<QueueId>,
     /// Equal requests. Restart: rebuilt.
     pub(crate) shapes: Shapes,
     /// Counts and usage per ClusterQueue. Restart: rebuilt.
@@ -125,10 +129,27 @@ pub(crate) struct Outlook {
 pub(crate) struct Track {
     /// The LocalQueue that it names.
     pub(crate) local: LocalQueueId,
+    /// What it asks for.
+    pub(crate) shape: ShapeId,
     /// Where it waits.
     pub(crate) place: Option<Place>,
     /// What it counts as.
     pub(crate) counted: Option<CountedAs>,
+    /// When something becomes due by itself.
+    pub(crate) deadline: Option<Timestamp>,
+    /// What most Workloads have nothing of at most times.
+    pub(crate) rare: Seldom,
+    /// It chose victims and waits for them. Restart: worked out again.
+    pub(crate) is_preemptor: bool,
+    /// It stands in the list of Workloads for which something is due.
+    pub(crate) is_touched: bool,
+    /// It stands in the list of Workloads whose waiting reason may have changed.
+    pub(crate) is_unreported: bool,
+}
+
+/// What most Workloads have nothing of at most times.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     /// The decision that is being written. Restart: whether it landed is seen in the first list.
     pub(crate) decision: Option<Box<UnderWay>>,
     /// The report that is being written. Restart: written again if it is not there.
@@ -141,20 +162,97 @@ pub(crate) struct Track {
     pub(crate) report_refused: Option<Box<Refused>>,
     /// Why its Job can never start. Restart: told again when the start is tried again.
     pub(crate) unstartable: Option<Box<str>>,
-    /// When something becomes due by itself.
-    pub(crate) deadline: Option<Timestamp>,
-    /// Which admission it was, of those that this engine decided; 0 if it was there before.
-    pub(crate) sequence: u64,
+    /// Which admission it was, of those that this engine decided; none if it was there before.
+    pub(crate) sequence: Option<u64>,
     /// Whose preemption it was chosen for and has yet to be told of. Restart: chosen again.
     pub(crate) condemned: Option<Box<Sentence>>,
-    /// It chose victims and waits for them. Restart: worked out again.
-    pub(crate) is_preemptor: bool,
     /// Where the search for flavors goes on. Restart: it begins with the first.
     pub(crate) scan: Option<Box<Scan>>,
-    /// It stands in the list of Workloads for which something is due.
-    pub(crate) is_touched: bool,
-    /// It stands in the list of Workloads whose waiting reason may have changed.
-    pub(crate) is_unreported: bool,
+    /// The room that it had won as a preemptor before its admission was decided: its own again if that does not
+    /// land. Restart: worked out again.
+    pub(crate) won: Option<Box<Kept>>,
+    /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
+    pub(crate) beaten_by: Option<Uid>,
+}
+
+static NOTHING: Rare = Rare {
+    decision: None,
+    report: None,
+    stale: None,
+    refused: None,
+    report_refused: None,
+    unstartable: None,
+    sequence: None,
+    condemned: None,
+    scan: None,
+    won: None,
+    beaten_by: None,
+};
+
+/// What takes a word only while there is nothing of it.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Option<Box<Rare>>);
+
+impl Deref for Seldom {
+    type Target = Rare;
+
+    fn deref(&self) -> &Rare {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Seldom {
+    fn deref_mut(&mut self) -> &mut Rare {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl Seldom {
+    /// Whether there is something of it; if not, asking for it to be changed takes memory for nothing.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What was refused may be tried again once its time has come.
+    pub(crate) fn end_refusals(&mut self, now: Timestamp) {
+        let Some(rare) = &mut self.0 else { return };
+        for refused in [&mut rare.refused, &mut rare.report_refused].into_iter().flatten() {
+            refused.retry_at = refused.retry_at.filter(|at| *at > now);
+        }
+    }
+
+    /// The search for flavors that was to go on.
+    pub(crate) fn take_scan(&mut self) -> Option<Box<Scan>> {
+        self.0.as_mut()?.scan.take()
+    }
+
+    /// The search for flavors begins with the first again.
+    pub(crate) fn forget_scan(&mut self) {
+        self.take_scan();
+    }
+
+    /// Gives its memory back if there is nothing of it any more.
+    pub(crate) fn shrink(&mut self) {
+        let is_nothing = |rare: &mut Box<Rare>| {
+            matches!(
+                **rare,
+                Rare {
+                    decision: None,
+                    report: None,
+                    stale: None,
+                    refused: None,
+                    report_refused: None,
+                    unstartable: None,
+                    sequence: None,
+                    condemned: None,
+                    scan: None,
+                    won: None,
+                    beaten_by: None,
+                }
+            )
+        };
+        self.0.take_if(is_nothing);
+    }
 }
 
 /// For whom a Workload has to leave, and by which right.
@@ -168,43 +266,40 @@ pub(crate) struct Sentence {
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) generation: u64,
-    /// Where each podSet and group goes on.
-    pub(crate) next: SmallVec<[u16; 4]>,
-    /// The farthest that each of them has come to.
-    pub(crate) farthest: SmallVec<[u16; 4]>,
+    pub(crate) progress: Progress,
 }
 
 impl Track {
     /// Whether something may be decided now: no other decision is under way, its object is not known to
     /// have changed, and the API has not just refused.
     pub(crate) fn may_decide(&self) -> bool {
-        self.decision.is_none() && self.stale.is_none() && self.waits_after_refusal().is_none()
+        self.rare.decision.is_none() && self.rare.stale.is_none() && self.waits_after_refusal().is_none()
     }
 
     /// Whether something could be decided if the change of its object were known.
     pub(crate) fn is_only_stale(&self) -> bool {
-        self.decision.is_none() && self.stale.is_some() && self.waits_after_refusal().is_none()
+        self.rare.decision.is_none() && self.rare.stale.is_some() && self.waits_after_refusal().is_none()
     }
 
     /// The refusal after which it waits before it is tried again.
     pub(crate) fn waits_after_refusal(&self) -> Option<&Refused> {
-        self.refused.as_deref().filter(|refused| refused.retry_at.is_some())
+        self.rare.refused.as_deref().filter(|refused| refused.retry_at.is_some())
     }
 
     /// Whether a report may be written now.
     pub(crate) fn may_report(&self) -> bool {
-        let waits = self.report_refused.as_ref().is_some_and(|refused| refused.retry_at.is_some());
-        self.report.is_none() && self.stale.is_none() && !waits
+        let waits = self.rare.report_refused.as_ref().is_some_and(|refused| refused.retry_at.is_some());
+        self.rare.report.is_none() && self.rare.stale.is_none() && !waits
     }
 }
 
 /// Where a Workload waits.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) queue: QueueId,
     pub(crate) lane: LaneKey,
-    pub(crate) key: QueueKey,
-    pub(crate) shape: crate::shapes::ShapeId,
+    pub(crate) rank: u64,
+    pub(crate) at: Timestamp,
 }
 
 /// What a Workload counts as, and where.

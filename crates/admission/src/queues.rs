@@ -1,6 +1,7 @@
 //! The Workloads that wait in a ClusterQueue, in order, by shape.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gangway_model::reasons::PendingReason;
@@ -30,10 +31,39 @@ impl QueueKey {
     }
 }
 
-/// Who is evaluated together: equal shapes, but a preemptor for itself.
+/// The places of those who wait. A queue keeps numbers only.
+pub(crate) trait Places {
+    /// Rank, timestamp and uid of somebody who waits.
+    fn place(&self, id: WorkloadId) -> (u64, Timestamp, &Uid);
+
+    /// The same as a key.
+    fn key(&self, id: WorkloadId) -> QueueKey {
+        let (rank, at, uid) = self.place(id);
+        QueueKey { rank, at, uid: uid.clone(), id }
+    }
+
+    /// Where the members go that stand before `key`. Whether `key` is a member itself does not matter.
+    fn position(&self, members: &VecDeque<WorkloadId>, key: &QueueKey) -> usize {
+        let goes_before = |member: &WorkloadId| {
+            *member != key.id && self.place(*member).cmp(&(key.rank, key.at, &key.uid)) == Ordering::Less
+        };
+        if members.front() == Some(&key.id) {
+            return 0;
+        }
+        match members.back() {
+            // Who comes last is usually the newest.
+            Some(last) if goes_before(last) => members.len(),
+            _ => members.partition_point(goes_before),
+        }
+    }
+}
+
+/// Who is evaluated together: equal shapes. But a preemptor for itself, and those who left for another apart
+/// from those who did not: whom they may preempt differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum LaneKey {
     Shape(ShapeId),
+    LeftFor(ShapeId, WorkloadId),
     Preemptor(WorkloadId),
 }
 
@@ -59,7 +89,10 @@ impl Parked {
 #[derive(Debug)]
 struct Lane {
     key: LaneKey,
-    members: BTreeSet<QueueKey>,
+    /// In order.
+    members: VecDeque<WorkloadId>,
+    /// The place of the first.
+    first: Option<QueueKey>,
     parked: Option<Parked>,
     /// Why none of them fitted when that was last found: what its members have reported.
     reported: Option<PendingReason>,
@@ -111,15 +144,16 @@ impl PendingQueue {
         self.strict
     }
 
-    pub(crate) fn insert(&mut self, key: QueueKey, lane: LaneKey) {
+    pub(crate) fn insert(&mut self, key: QueueKey, lane: LaneKey, places: &impl Places) {
         if self.blocked.as_ref().is_some_and(|(first, _)| key < *first) {
             self.blocked = None;
         }
         let index = self.lane_index(lane);
         let Some(lane) = &mut self.lanes[index] else { return };
-        let first = lane.members.first().cloned();
-        if first.as_ref().is_none_or(|first| key < *first) {
-            if let Some(first) = &first {
+        let position = places.position(&lane.members, &key);
+        lane.members.insert(position, key.id);
+        if position == 0 {
+            if let Some(first) = &lane.first {
                 self.heads.remove(first);
                 if self.claims.remove(first).is_some() {
                     self.claims.insert(key.clone(), index);
@@ -133,15 +167,16 @@ impl PendingQueue {
             if self.cursor.as_ref().is_some_and(|cursor| key < *cursor) {
                 self.cursor = Some(key.clone());
             }
+            lane.first = Some(key);
         }
-        lane.members.insert(key);
     }
 
     fn lane_index(&mut self, key: LaneKey) -> usize {
         if let Some(index) = self.by_key.get(&key) {
             return *index;
         }
-        let lane = Lane { key, members: BTreeSet::new(), parked: None, reported: None, need: None };
+        let (members, first) = (VecDeque::new(), None);
+        let lane = Lane { key, members, first, parked: None, reported: None, need: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index] = Some(lane);
@@ -156,16 +191,23 @@ impl PendingQueue {
         index
     }
 
-    pub(crate) fn remove(&mut self, key: &QueueKey, lane: LaneKey) {
+    pub(crate) fn remove(&mut self, key: &QueueKey, lane: LaneKey, places: &impl Places) {
         if self.blocked.as_ref().is_some_and(|(first, _)| key == first) {
             self.blocked = None;
         }
         let Some(index) = self.by_key.get(&lane).copied() else { return };
         let Some(lane) = &mut self.lanes[index] else { return };
-        lane.members.remove(key);
+        let position = places.position(&lane.members, key);
+        if lane.members.get(position) != Some(&key.id) {
+            return;
+        }
+        lane.members.remove(position);
+        if position > 0 {
+            return;
+        }
         let had_claim = self.claims.remove(key).is_some();
-        let was_first = self.heads.remove(key).is_some();
-        let Some(next) = lane.members.first().cloned() else {
+        self.heads.remove(key);
+        let Some(next) = lane.members.front().map(|first| places.key(*first)) else {
             self.by_key.remove(&lane.key);
             self.lanes[index] = None;
             self.free.push(index);
@@ -174,9 +216,8 @@ impl PendingQueue {
         if had_claim {
             self.claims.insert(next.clone(), index);
         }
-        if was_first {
-            self.heads.insert(next, index);
-        }
+        lane.first = Some(next.clone());
+        self.heads.insert(next, index);
     }
 
     /// The Workload to evaluate next, if any may be.
@@ -254,7 +295,7 @@ impl PendingQueue {
         if is_known {
             return Vec::new();
         }
-        lane.members.iter().map(|key| key.id).collect()
+        lane.members.iter().copied().collect()
     }
 
     /// Who keeps others from borrowing, and what: the first in order.
@@ -295,23 +336,44 @@ impl PendingQueue {
         lane.parked.as_ref().filter(|parked| parked.epoch == self.epoch).map(WaitingFor::Fit)
     }
 
-    /// Everybody who waits, in no particular order.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &QueueKey> {
-        self.lanes.iter().flatten().flat_map(|lane| &lane.members)
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lanes.iter().flatten().map(|lane| lane.members.len()).sum()
     }
 
     /// How many would be tried before `key`.
-    pub(crate) fn ahead_of(&self, key: &QueueKey) -> usize {
-        self.lanes.iter().flatten().map(|lane| lane.members.range(..key.clone()).count()).sum()
+    pub(crate) fn ahead_of(&self, key: &QueueKey, places: &impl Places) -> usize {
+        self.lanes.iter().flatten().map(|lane| places.position(&lane.members, key)).sum()
     }
 
-    /// Checks that heads, claims and lanes agree.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// The first few who would be tried before `key`, in order.
+    pub(crate) fn first_ahead_of(
+        &self,
+        key: &QueueKey,
+        most: usize,
+        places: &impl Places,
+    ) -> Vec<WorkloadId> {
+        let before = self
+            .lanes
+            .iter()
+            .flatten()
+            .flat_map(|lane| lane.members.range(..places.position(&lane.members, key)).take(most));
+        let mut keys: Vec<QueueKey> = before.map(|id| places.key(*id)).collect();
+        keys.sort_unstable();
+        keys.into_iter().take(most).map(|key| key.id).collect()
+    }
+
+    /// Checks that heads, claims and lanes agree, and that members are in order.
+    pub(crate) fn check(&self, places: &impl Places) -> Result<(), String> {
         let mut lanes = 0;
         for (index, lane) in self.lanes.iter().enumerate() {
             let Some(lane) = lane else { continue };
             lanes += 1;
-            let first = lane.members.first();
+            let keys: Vec<QueueKey> = lane.members.iter().map(|id| places.key(*id)).collect();
+            if !keys.is_sorted() || lane.first.as_ref() != keys.first() {
+                return Err(format!("{:?} is not in order", lane.key));
+            }
+            let first = lane.first.as_ref();
             if first.and_then(|first| self.heads.get(first)) != Some(&index) {
                 return Err(format!("{:?} has no head", lane.key));
             }
@@ -353,29 +415,57 @@ mod tests {
     use super::*;
     use crate::shapes::Shapes;
 
-    fn key(priority: i32, second: i64, uid: &str) -> QueueKey {
-        let rank = QueueKey::rank(priority, false, false);
-        QueueKey { rank, at: Timestamp::from_seconds(second), uid: uid.into(), id: WorkloadId(second as u32) }
+    /// A queue with the places of those who wait in it.
+    #[derive(Default)]
+    struct Line {
+        queue: PendingQueue,
+        keys: Vec<(QueueKey, LaneKey)>,
+    }
+
+    impl Places for Vec<(QueueKey, LaneKey)> {
+        fn place(&self, id: WorkloadId) -> (u64, Timestamp, &Uid) {
+            let (key, _) = &self[id.index()];
+            (key.rank, key.at, &key.uid)
+        }
+    }
+
+    impl Line {
+        fn insert(&mut self, priority: i32, second: i64, uid: &str, lane: LaneKey) -> WorkloadId {
+            let id = WorkloadId::from(self.keys.len());
+            let rank = QueueKey::rank(priority, false, false);
+            let key = QueueKey { rank, at: Timestamp::from_seconds(second), uid: uid.into(), id };
+            self.keys.push((key.clone(), lane));
+            self.queue.insert(key, lane, &self.keys);
+            id
+        }
+
+        fn remove(&mut self, id: WorkloadId) {
+            let (key, lane) = self.keys[id.index()].clone();
+            self.queue.remove(&key, lane, &self.keys);
+        }
+
+        fn head(&mut self) -> Option<String> {
+            self.queue.check(&self.keys).unwrap();
+            self.queue.head().map(|head| head.key.uid.to_string())
+        }
+
+        fn set_aside(&mut self, parked: Parked) -> Vec<WorkloadId> {
+            let head = self.queue.head().expect("somebody waits");
+            self.queue.set_aside(&head, parked)
+        }
     }
 
     fn lanes<const N: usize>() -> [LaneKey; N] {
         let mut shapes = Shapes::default();
-        let mut shape = |i| shapes.acquire(&crate::testing::workload(&format!("w{i}"), i as i64 + 1));
+        let mut shape = |i| {
+            let workload = crate::testing::workload(&format!("w{i}"), i as i64 + 1);
+            shapes.acquire(workload.priority, &workload.pod_sets).0
+        };
         std::array::from_fn(|i| LaneKey::Shape(shape(i)))
     }
 
     fn busy() -> Parked {
         Parked::new(PendingReason::WaitingForQuota)
-    }
-
-    fn head(queue: &mut PendingQueue) -> Option<String> {
-        queue.check().unwrap();
-        queue.head().map(|head| head.key.uid.to_string())
-    }
-
-    fn set_aside(queue: &mut PendingQueue, parked: Parked) -> Vec<WorkloadId> {
-        let head = queue.head().expect("somebody waits");
-        queue.set_aside(&head, parked)
     }
 
     #[test]
@@ -393,80 +483,95 @@ mod tests {
     #[test]
     fn priority_then_time_then_uid() {
         let [lane] = lanes();
-        let mut queue = PendingQueue::default();
-        for k in [key(0, 1, "b"), key(0, 1, "a"), key(1, 9, "c"), key(0, 0, "d")] {
-            queue.insert(k, lane);
+        let mut line = Line::default();
+        for (priority, second, uid) in [(0, 1, "b"), (0, 1, "a"), (1, 9, "c"), (0, 0, "d"), (0, 2, "e")] {
+            line.insert(priority, second, uid, lane);
         }
+        line.remove(WorkloadId(4));
         let mut order = Vec::new();
-        while let Some(first) = queue.head() {
+        while let Some(first) = line.queue.head() {
             order.push(first.key.uid.to_string());
-            queue.remove(&first.key, lane);
+            line.remove(first.key.id);
         }
         assert_eq!(order, ["c", "d", "a", "b"]);
-        assert_eq!(queue.members().count(), 0);
+        assert_eq!(line.queue.len(), 0);
+    }
+
+    #[test]
+    fn those_ahead_are_counted_and_named() {
+        let [large, small] = lanes();
+        let mut line = Line::default();
+        for (second, uid, lane) in [(3, "c", large), (1, "a", small), (2, "b", large)] {
+            line.insert(0, second, uid, lane);
+        }
+        let last = line.insert(0, 4, "d", small);
+        let key = line.keys[last.index()].0.clone();
+        assert_eq!(line.queue.ahead_of(&key, &line.keys), 3);
+        assert_eq!(line.queue.first_ahead_of(&key, 2, &line.keys), [WorkloadId(1), WorkloadId(2)]);
     }
 
     #[test]
     fn a_parked_shape_lets_others_pass_and_takes_newcomers_in() {
         let [large, small] = lanes();
-        let mut queue = PendingQueue::default();
-        queue.insert(key(0, 1, "large"), large);
-        queue.insert(key(0, 2, "small"), small);
-        assert_eq!(set_aside(&mut queue, busy()), [WorkloadId(1)]);
-        assert_eq!(head(&mut queue).as_deref(), Some("small"));
-        queue.insert(key(0, 3, "large too"), large);
-        assert_eq!(head(&mut queue).as_deref(), Some("small"), "its shape is known not to fit");
-        queue.insert(key(0, 0, "older"), large);
-        assert_eq!(head(&mut queue).as_deref(), Some("older"), "an older one may preempt more");
-        queue.wake();
-        assert_eq!(head(&mut queue).as_deref(), Some("older"));
+        let mut line = Line::default();
+        let first = line.insert(0, 1, "large", large);
+        line.insert(0, 2, "small", small);
+        assert_eq!(line.set_aside(busy()), [first]);
+        assert_eq!(line.head().as_deref(), Some("small"));
+        line.insert(0, 3, "large too", large);
+        assert_eq!(line.head().as_deref(), Some("small"), "its shape is known not to fit");
+        line.insert(0, 0, "older", large);
+        assert_eq!(line.head().as_deref(), Some("older"), "an older one may preempt more");
+        line.queue.wake();
+        assert_eq!(line.head().as_deref(), Some("older"));
     }
 
     #[test]
     fn a_strict_queue_waits_for_its_first() {
         let [large, small] = lanes();
-        let mut queue = PendingQueue::default();
-        queue.set_strict(true);
-        queue.insert(key(0, 1, "large"), large);
-        queue.insert(key(0, 2, "small"), small);
-        set_aside(&mut queue, busy());
-        assert_eq!(head(&mut queue), None);
-        queue.insert(key(1, 3, "urgent"), small);
-        assert_eq!(head(&mut queue).as_deref(), Some("urgent"), "a new first is tried");
-        set_aside(&mut queue, busy());
-        queue.remove(&key(1, 3, "urgent"), small);
-        assert_eq!(head(&mut queue).as_deref(), Some("large"), "the next first is tried");
+        let mut line = Line::default();
+        line.queue.set_strict(true);
+        line.insert(0, 1, "large", large);
+        line.insert(0, 2, "small", small);
+        line.set_aside(busy());
+        assert_eq!(line.head(), None);
+        assert_eq!(line.queue.blocked_head().map(|head| head.key.uid.to_string()).as_deref(), Some("large"));
+        let urgent = line.insert(1, 3, "urgent", small);
+        assert_eq!(line.head().as_deref(), Some("urgent"), "a new first is tried");
+        line.set_aside(busy());
+        line.remove(urgent);
+        assert_eq!(line.head().as_deref(), Some("large"), "the next first is tried");
     }
 
     #[test]
     fn what_lasts_is_passed_by_without_another_look() {
         let [large] = lanes();
-        let mut queue = PendingQueue::default();
-        queue.insert(key(0, 1, "large"), large);
+        let mut line = Line::default();
+        line.insert(0, 1, "large", large);
         let exceeds = Parked { lasts: true, ..Parked::new(PendingReason::ExceedsMaxQuota) };
-        set_aside(&mut queue, exceeds);
-        queue.wake();
-        let again = queue.head().expect("it takes its turn");
-        assert!(queue.lasting(again.lane).is_some());
-        queue.wake_all();
-        assert!(queue.lasting(again.lane).is_none(), "other definitions may help");
+        line.set_aside(exceeds);
+        line.queue.wake();
+        let again = line.queue.head().expect("it takes its turn");
+        assert!(line.queue.lasting(again.lane).is_some());
+        line.queue.wake_all();
+        assert!(line.queue.lasting(again.lane).is_none(), "other definitions may help");
     }
 
     #[test]
     fn the_first_claim_in_order_counts_and_outlives_a_wake() {
         let [large, small] = lanes();
-        let mut queue = PendingQueue::default();
-        queue.insert(key(0, 1, "large"), large);
-        queue.insert(key(0, 2, "small"), small);
+        let mut line = Line::default();
+        let first = line.insert(0, 1, "large", large);
+        let second = line.insert(0, 2, "small", small);
         let claim = |amount| Some([(crate::ids::CellId(0), amount)].into_iter().collect());
         for amount in [1, 2] {
-            set_aside(&mut queue, Parked { claim: claim(amount), ..busy() });
+            line.set_aside(Parked { claim: claim(amount), ..busy() });
         }
-        queue.wake();
-        assert_eq!(queue.claim().map(|(id, _)| id), Some(WorkloadId(1)));
-        queue.remove(&key(0, 1, "large"), large);
-        assert_eq!(queue.claim().map(|(id, _)| id), Some(WorkloadId(2)));
-        set_aside(&mut queue, busy());
-        assert_eq!(queue.claim(), None);
+        line.queue.wake();
+        assert_eq!(line.queue.claim().map(|(id, _)| id), Some(first));
+        line.remove(first);
+        assert_eq!(line.queue.claim().map(|(id, _)| id), Some(second));
+        line.set_aside(busy());
+        assert_eq!(line.queue.claim(), None);
     }
 }

@@ -2,15 +2,18 @@
 
 use gangway_model::Uid;
 use gangway_model::workload::Workload;
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher;
 
 use crate::ids::WorkloadId;
 
 /// The Workloads that are known. Two are equal if they hold equal records, whatever their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workloads {
-    slots: Vec<Option<Workload>>,
-    numbers: FxHashMap<Uid, WorkloadId>,
+    slots: Vec<Option<Box<Workload>>>,
+    /// The numbers by uid. The uids themselves stand in the records.
+    numbers: HashTable<WorkloadId>,
     free: Vec<WorkloadId>,
 }
 
@@ -22,47 +25,60 @@ impl PartialEq for Workloads {
 
 impl Eq for Workloads {}
 
+fn hash(uid: &Uid) -> u64 {
+    FxBuildHasher.hash_one(uid.as_str())
+}
+
+fn uid_at(slots: &[Option<Box<Workload>>], id: WorkloadId) -> Option<&Uid> {
+    slots.get(id.index())?.as_ref().map(|record| &record.uid)
+}
+
 impl Workloads {
     pub(crate) fn id(&self, uid: &Uid) -> Option<WorkloadId> {
-        self.numbers.get(uid).copied()
+        self.numbers.find(hash(uid), |id| uid_at(&self.slots, *id) == Some(uid)).copied()
     }
 
     pub(crate) fn get(&self, id: WorkloadId) -> Option<&Workload> {
-        self.slots.get(id.index())?.as_ref()
+        self.slots.get(id.index())?.as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, id: WorkloadId) -> Option<&mut Workload> {
-        self.slots.get_mut(id.index())?.as_mut()
+        self.slots.get_mut(id.index())?.as_deref_mut()
     }
 
     pub(crate) fn find(&self, uid: &Uid) -> Option<&Workload> {
         self.get(self.id(uid)?)
     }
 
-    /// Takes a record in, in place of the one with the same uid.
-    pub(crate) fn insert(&mut self, record: Workload) -> WorkloadId {
-        let id = self.id(&record.uid).unwrap_or_else(|| {
-            let id = self.free.pop().unwrap_or_else(|| {
-                self.slots.push(None);
-                WorkloadId::from(self.slots.len() - 1)
-            });
-            self.numbers.insert(record.uid.clone(), id);
-            id
+    /// Takes a record in, in place of the one with the same uid, whose number is `known`.
+    pub(crate) fn insert(&mut self, known: Option<WorkloadId>, record: Box<Workload>) -> WorkloadId {
+        if let Some(id) = known {
+            self.slots[id.index()] = Some(record);
+            return id;
+        }
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            WorkloadId::from(self.slots.len() - 1)
         });
+        let hashed = hash(&record.uid);
         self.slots[id.index()] = Some(record);
+        let Self { slots, numbers, .. } = self;
+        numbers.insert_unique(hashed, id, |id| uid_at(slots, *id).map_or(0, hash));
         id
     }
 
     pub(crate) fn remove(&mut self, id: WorkloadId) {
-        if let Some(record) = self.slots.get_mut(id.index()).and_then(Option::take) {
-            self.numbers.remove(&record.uid);
-            self.free.push(id);
+        let Some(uid) = uid_at(&self.slots, id) else { return };
+        if let Ok(entry) = self.numbers.find_entry(hash(uid), |other| *other == id) {
+            entry.remove();
         }
+        self.slots[id.index()] = None;
+        self.free.push(id);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkloadId, &Workload)> {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(index, slot)| Some((WorkloadId::from(index), slot.as_ref()?)))
+        slots.filter_map(|(index, slot)| Some((WorkloadId::from(index), slot.as_deref()?)))
     }
 
     pub(crate) fn len(&self) -> usize {

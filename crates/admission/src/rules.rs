@@ -14,9 +14,13 @@ pub struct Rules {
     pub victims_room_waits: bool,
     /// A preemptor that fails is an ordinary Workload again. Otherwise it stays first in its queue.
     pub preemptor_mark_ends: bool,
-    /// A search for flavors that comes back to where it was is over, and a flavor has room only if it has room
-    /// for every resource. Otherwise such a Workload is tried for ever and holds up its queue.
-    pub searches_end: bool,
+    /// What looks like a defect of the reference and is good for nobody is done all the same:
+    ///
+    /// - A search for flavors goes on for ever where two podSets take turns, and a flavor counts as one with
+    ///   room although a resource lacks room, if another has to be borrowed; both hold up a queue.
+    /// - A search goes on behind a flavor in which another queue has just given room back.
+    /// - A LocalQueue on hold hides that its ClusterQueue is drained, and wakes nobody when its Workloads end.
+    pub defects: bool,
 }
 
 impl Rules {
@@ -27,7 +31,7 @@ impl Rules {
             standing_reserve: true,
             victims_room_waits: true,
             preemptor_mark_ends: true,
-            searches_end: true,
+            defects: false,
         }
     }
 
@@ -38,7 +42,7 @@ impl Rules {
             standing_reserve: false,
             victims_room_waits: false,
             preemptor_mark_ends: false,
-            searches_end: false,
+            defects: true,
         }
     }
 }

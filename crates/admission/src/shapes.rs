@@ -1,62 +1,96 @@
 //! Equal requests are evaluated once: a shape stands for all Workloads that ask for the same.
 
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use gangway_model::Requests;
-use gangway_model::constraints::Constraints;
-use gangway_model::workload::Workload;
-use rustc_hash::FxHashMap;
+use gangway_model::workload::PodSet;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 /// Names a shape as long as a Workload has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ShapeId(u32);
 
 /// All that decides whether a Workload fits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 struct Shape {
     priority: i32,
-    pod_sets: Vec<(i32, Requests, Arc<Constraints>)>,
+    pod_sets: Arc<[PodSet]>,
+    users: usize,
 }
 
 /// The shapes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    ids: FxHashMap<Arc<Shape>, ShapeId>,
-    used: FxHashMap<ShapeId, (Arc<Shape>, usize)>,
-    next: u32,
+    slots: Vec<Option<Shape>>,
+    /// Their numbers, by what they ask for.
+    numbers: HashTable<u32>,
+    free: Vec<u32>,
+}
+
+fn hash(priority: i32, pod_sets: &[PodSet]) -> u64 {
+    let mut hasher = FxBuildHasher.build_hasher();
+    priority.hash(&mut hasher);
+    for pod_set in pod_sets {
+        (pod_set.count, &pod_set.name, &pod_set.requests, &pod_set.constraints).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 impl Shapes {
-    /// The shape of a Workload, which has to be [released](Self::release) when the Workload leaves.
-    pub(crate) fn acquire(&mut self, workload: &Workload) -> ShapeId {
-        let pod_sets = workload.pod_sets.iter().map(|p| (p.count, p.requests.clone(), p.constraints.clone()));
-        let shape = Shape { priority: workload.priority, pod_sets: pod_sets.collect() };
-        if let Some(id) = self.ids.get(&shape) {
-            if let Some((_, users)) = self.used.get_mut(id) {
-                *users += 1;
-            }
-            return *id;
+    /// The shape of a Workload, which has to be [released](Self::release) when the Workload leaves, and its
+    /// podSets as they are stored once for all of this shape.
+    pub(crate) fn acquire(&mut self, priority: i32, pod_sets: &Arc<[PodSet]>) -> (ShapeId, Arc<[PodSet]>) {
+        let hashed = hash(priority, pod_sets);
+        let is_same = |number: &u32| {
+            self.slots[*number as usize].as_ref().is_some_and(|shape| {
+                shape.priority == priority
+                    && (Arc::ptr_eq(&shape.pod_sets, pod_sets) || shape.pod_sets == *pod_sets)
+            })
+        };
+        if let Some(number) = self.numbers.find(hashed, is_same).copied()
+            && let Some(shape) = &mut self.slots[number as usize]
+        {
+            shape.users += 1;
+            return (ShapeId(number), shape.pod_sets.clone());
         }
-        let id = ShapeId(self.next);
-        self.next = self.next.wrapping_add(1);
-        let shape = Arc::new(shape);
-        self.ids.insert(shape.clone(), id);
-        self.used.insert(id, (shape, 1));
-        id
+        let shape = Some(Shape { priority, pod_sets: pod_sets.clone(), users: 1 });
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = shape;
+                number
+            }
+            None => {
+                self.slots.push(shape);
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        let Self { slots, numbers, .. } = self;
+        numbers.insert_unique(hashed, number, |number| hash_of(slots, *number));
+        (ShapeId(number), pod_sets.clone())
     }
 
     /// A Workload of this shape has left.
-    pub(crate) fn release(&mut self, id: ShapeId) {
-        let Some((shape, users)) = self.used.get_mut(&id) else { return };
-        *users -= 1;
-        if *users == 0 {
-            self.ids.remove(&*shape.clone());
-            self.used.remove(&id);
+    pub(crate) fn release(&mut self, ShapeId(number): ShapeId) {
+        let Some(Some(shape)) = self.slots.get_mut(number as usize) else { return };
+        shape.users -= 1;
+        if shape.users > 0 {
+            return;
         }
+        let hashed = hash_of(&self.slots, number);
+        if let Ok(entry) = self.numbers.find_entry(hashed, |other| *other == number) {
+            entry.remove();
+        }
+        self.slots[number as usize] = None;
+        self.free.push(number);
     }
 
-    /// How many shapes are in use.
-    pub(crate) fn len(&self) -> usize {
-        self.used.len()
+    /// How often all shapes together are in use.
+    pub(crate) fn users(&self) -> usize {
+        self.slots.iter().flatten().map(|shape| shape.users).sum()
     }
+}
+
+fn hash_of(slots: &[Option<Shape>], number: u32) -> u64 {
+    slots[number as usize].as_ref().map_or(0, |shape| hash(shape.priority, &shape.pod_sets))
 }

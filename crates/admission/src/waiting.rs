@@ -17,7 +17,7 @@ impl Engine {
     pub(crate) fn waiting_now(&self, id: WorkloadId) -> Option<Standing> {
         let workload = self.durable.workloads.get(id)?;
         let track = self.track(id)?;
-        if !matches!(workload.state, State::Pending(_)) || track.decision.is_some() {
+        if !matches!(workload.state, State::Pending(_)) || track.rare.decision.is_some() {
             return None;
         }
         if let Some(standing) = self.durable.standing(workload) {
@@ -27,9 +27,10 @@ impl Engine {
             let message = format!("The API server refuses the write: {}", refused.message);
             return Some(Standing { reason: PendingReason::Misconfigured, message });
         }
-        let place = track.place.as_ref()?;
-        match self.memory.queues[place.queue.index()].waiting_for(&place.key, place.lane)? {
-            WaitingFor::Fit(parked) => Some(self.told_of_parked(id, place, parked)),
+        let place = track.place?;
+        let key = self.key(id, place)?;
+        match self.memory.queues[place.queue.index()].waiting_for(&key, place.lane)? {
+            WaitingFor::Fit(parked) => Some(self.told_of_parked(id, &place, parked)),
             WaitingFor::First(first) => {
                 let name = &self.durable.workloads.get(first.id)?.name;
                 let queue = self.memory.ledger.queue_names.name(place.queue.index());
@@ -85,13 +86,13 @@ impl Engine {
             return None;
         }
         let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
-        let waiting = Waiting { reason: standing.reason, message: standing.message, since };
+        let waiting = Waiting { reason: standing.reason, message: standing.message.into(), since };
         Some((standing.reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
     }
 
     /// The same for a report that was decided before, with the time of that decision.
     pub(crate) fn report_now(&self, id: WorkloadId) -> Option<State> {
-        let decided = match &self.track(id)?.report.as_ref()?.state {
+        let decided = match &self.track(id)?.rare.report.as_ref()?.state {
             State::Pending(pending) => pending.waiting.as_ref()?.since,
             _ => return None,
         };

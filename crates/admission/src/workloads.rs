@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use gangway_model::queues::StopPolicy;
+use gangway_model::queues::{LocalQueue, StopPolicy};
 use gangway_model::reasons::EvictionReason;
 use gangway_model::workload::{State, Workload};
 use gangway_model::{Timestamp, Uid};
@@ -11,11 +11,12 @@ use gangway_model::{Timestamp, Uid};
 use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::event::JobFacts;
-use crate::ids::{CellId, WorkloadId};
+use crate::ids::{CellId, LocalQueueId, WorkloadId};
 use crate::ledger::{Holder, HolderKey};
 use crate::lifecycle;
-use crate::memory::{ChangedQueue, CountedAs, Holds, Place, Track};
-use crate::queues::{LaneKey, QueueKey};
+use crate::memory::{ChangedQueue, CountedAs, Holds, Memory, Place, Track};
+use crate::queues::{LaneKey, Places, QueueKey};
+use crate::records::Workloads;
 use crate::tally::Counted;
 
 /// The number of no Workload: of one that is gone while its pods still use its quota.
@@ -59,32 +60,56 @@ impl Engine {
         }
     }
 
-    pub(crate) fn on_workload(&mut self, workload: Workload) {
-        if let Some(id) = self.durable.workloads.id(&workload.uid)
+    pub(crate) fn on_workload(&mut self, mut workload: Box<Workload>) {
+        let number = self.durable.workloads.id(&workload.uid);
+        if let Some(id) = number
             && let Some(known) = self.durable.workloads.get(id)
         {
-            if workload.version < known.version || *known == workload {
+            if workload.version < known.version || *known == *workload {
                 return;
             }
             let asks_the_same = known.asks_the_same_as(&workload);
             self.forget_links(id);
             self.overtake(id, &workload);
             if !asks_the_same {
-                let track = &mut self.memory.tracks[id.index()];
-                (track.refused, track.report_refused, track.scan) = (None, None, None);
+                self.forget_what_was_asked(id);
             }
         }
-        let local = self.local_queue_id(&Durable::queue_name(&workload));
-        let id = self.durable.workloads.insert(workload);
+        let local = self.intern(&mut workload);
+        let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets);
+        workload.pod_sets = pod_sets;
+        let id = self.durable.workloads.insert(number, workload);
         if id.index() >= self.memory.tracks.len() {
             self.memory.tracks.resize_with(id.index() + 1, Track::default);
         }
-        self.memory.tracks[id.index()].local = local;
+        let track = &mut self.memory.tracks[id.index()];
+        if number.is_some() {
+            self.memory.shapes.release(track.shape);
+        }
+        (track.local, track.shape) = (local, shape);
         self.memory.locals[local.index()].members.insert(id);
         self.note_links(id);
         self.end_staleness(id);
         self.reindex(id);
         self.watch_preemptor_of(id);
+    }
+
+    /// A Workload asks for something else: refusals, searches and won room were for what it asked for before.
+    fn forget_what_was_asked(&mut self, id: WorkloadId) {
+        let rare = &mut self.memory.tracks[id.index()].rare;
+        if rare.is_some() {
+            (rare.refused, rare.report_refused, rare.scan) = (None, None, None);
+        }
+        self.give_up(id);
+    }
+
+    /// The LocalQueue that a Workload names. The names in its record become those that are stored once for all.
+    fn intern(&mut self, workload: &mut Workload) -> LocalQueueId {
+        let local = self.local_queue_id(&Durable::queue_name(workload));
+        let name = self.memory.local_names.name(local.index());
+        workload.name.namespace = name.namespace.clone();
+        workload.queue = name.name.clone();
+        local
     }
 
     /// Remembers whose Workload this is, and for whom it left.
@@ -137,11 +162,16 @@ impl Engine {
         self.leave_quota_behind(id);
         self.give_up(id);
         self.forget_links(id);
+        self.leave_queue(id);
         self.durable.workloads.remove(id);
         self.reindex(id);
+        // Whoever left for it is like any other now.
+        let victims = self.memory.victims.get(uid).cloned().unwrap_or_default();
+        victims.into_iter().for_each(|victim| self.reindex(victim));
         let track = std::mem::take(&mut self.memory.tracks[id.index()]);
+        self.memory.shapes.release(track.shape);
         self.memory.condemned.remove(&id);
-        for write in [track.decision, track.report].into_iter().flatten() {
+        for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
             self.memory.under_way.remove(&write.id);
         }
     }
@@ -172,24 +202,24 @@ impl Engine {
             self.touch(id);
         }
         self.note_unreported(id);
-        let place = self.take_place(id);
+        let place = self.place_now(id);
         let track = &mut self.memory.tracks[id.index()];
         if track.place == place {
-            if let Some(place) = place {
-                self.memory.shapes.release(place.shape);
-            }
             return;
         }
-        let gives_up = place.is_none() && track.is_preemptor && track.decision.is_none();
+        let gives_up = place.is_none() && track.is_preemptor && track.may_decide();
         self.leave_queue(id);
         if gives_up {
             self.give_up(id);
             return;
         }
         let Some(place) = place else { return };
+        let Some(key) = self.key(id, place) else { return };
         let queue = place.queue;
-        self.memory.queues[queue.index()].insert(place.key.clone(), place.lane);
         self.memory.tracks[id.index()].place = Some(place);
+        let Memory { queues, tracks, .. } = &mut self.memory;
+        let known = Known { tracks, workloads: &self.durable.workloads };
+        queues[queue.index()].insert(key, place.lane, &known);
         self.list(queue);
         self.follow_claim(queue);
     }
@@ -197,9 +227,9 @@ impl Engine {
     fn is_something_due(&self, id: WorkloadId) -> bool {
         let Some(workload) = self.durable.workloads.get(id) else { return false };
         let track = &self.memory.tracks[id.index()];
-        track.condemned.is_some()
-            || track.unstartable.is_some()
-            || lifecycle::due(&self.durable, workload, Timestamp::EPOCH).is_some()
+        track.rare.condemned.is_some()
+            || track.rare.unstartable.is_some()
+            || lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_some()
             || matches!(workload.state, State::Evicting(..))
     }
 
@@ -208,13 +238,17 @@ impl Engine {
     fn forget_failed_start(&mut self, id: WorkloadId) {
         let may_run = self.durable.workloads.get(id).is_some_and(|workload| workload.state.may_run());
         let holds = self.is_to_stay(id);
-        let track = &mut self.memory.tracks[id.index()];
-        if !may_run {
-            track.unstartable = None;
+        let rare = &mut self.memory.tracks[id.index()].rare;
+        if !rare.is_some() {
+            return;
         }
-        if !holds && track.condemned.take().is_some() {
+        if !may_run {
+            rare.unstartable = None;
+        }
+        if !holds && rare.condemned.take().is_some() {
             self.memory.condemned.remove(&id);
         }
+        rare.shrink();
     }
 
     /// Notes the first time after `passed` at which something becomes due by itself.
@@ -225,7 +259,7 @@ impl Engine {
         }
         let Some(workload) = self.durable.workloads.get(id) else { return };
         let track = &self.memory.tracks[id.index()];
-        let refusals = [&track.refused, &track.report_refused].into_iter().flatten();
+        let refusals = [&track.rare.refused, &track.rare.report_refused].into_iter().flatten();
         let retry = refusals.filter_map(|refused| refused.retry_at).filter(|at| *at > passed).min();
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
         let own = lifecycle::deadline(&self.durable, workload);
@@ -236,11 +270,22 @@ impl Engine {
         }
     }
 
-    /// Where a Workload has to wait now, with its shape acquired; none if it does not wait for quota.
-    fn take_place(&mut self, id: WorkloadId) -> Option<Place> {
+    /// The key of a Workload at a place.
+    pub(crate) fn key(&self, id: WorkloadId, place: Place) -> Option<QueueKey> {
+        let uid = self.durable.workloads.get(id)?.uid.clone();
+        Some(QueueKey { rank: place.rank, at: place.at, uid, id })
+    }
+
+    /// Where everybody waits.
+    pub(crate) fn places(&self) -> Known<'_> {
+        Known { tracks: &self.memory.tracks, workloads: &self.durable.workloads }
+    }
+
+    /// Where a Workload has to wait now; none if it does not wait for quota.
+    fn place_now(&mut self, id: WorkloadId) -> Option<Place> {
         let State::Pending(_) = &self.durable.workloads.get(id)?.state else { return None };
         let track = &self.memory.tracks[id.index()];
-        if track.decision.is_some() {
+        if track.rare.decision.is_some() {
             return None;
         }
         let outlook = self.outlook(track.local);
@@ -255,23 +300,28 @@ impl Engine {
             && Durable::own_standing(workload).is_none()
             && !workload.deleting
             && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible)
-            && lifecycle::due(&self.durable, workload, Timestamp::EPOCH).is_none();
+            && lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_none();
         if !may_queue {
             return None;
         }
         let is_preemptor = track.is_preemptor;
         let rank = QueueKey::rank(workload.priority, is_preemptor && !is_strict, !self.rules.hold);
-        let key = QueueKey { rank, at: queue_order_time(workload), uid: workload.uid.clone(), id };
-        let shape = self.memory.shapes.acquire(workload);
-        let lane = if is_preemptor { LaneKey::Preemptor(id) } else { LaneKey::Shape(shape) };
-        Some(Place { queue, lane, key, shape })
+        let left_for = workload.state.preemptor().filter(|_| self.rules.hold);
+        let lane = match left_for.and_then(|uid| self.durable.workloads.id(uid)) {
+            _ if is_preemptor => LaneKey::Preemptor(id),
+            Some(preemptor) => LaneKey::LeftFor(track.shape, preemptor),
+            None => LaneKey::Shape(track.shape),
+        };
+        Some(Place { queue, lane, rank, at: queue_order_time(workload) })
     }
 
     pub(crate) fn leave_queue(&mut self, id: WorkloadId) {
         let Some(place) = self.memory.tracks[id.index()].place.take() else { return };
-        self.memory.shapes.release(place.shape);
+        let Some(key) = self.key(id, place) else { return };
         let queue = place.queue;
-        self.memory.queues[queue.index()].remove(&place.key, place.lane);
+        let Memory { queues, tracks, .. } = &mut self.memory;
+        let known = Known { tracks, workloads: &self.durable.workloads };
+        queues[queue.index()].remove(&key, place.lane, &known);
         self.list(queue);
         self.follow_claim(queue);
     }
@@ -282,19 +332,19 @@ impl Engine {
         let workload = self.durable.workloads.get(id)?;
         let track = self.memory.tracks.get(id.index())?;
         let local = track.local;
-        let decided = track.decision.as_ref().map(|write| &write.state);
+        let decided = track.rare.decision.as_ref().map(|write| &write.state);
         let held = workload.state.reservation().or_else(|| decided.and_then(State::reservation));
         if let Some(reservation) = held {
             let is_admitted = reservation.admitted_at.is_some();
             let counted = if is_admitted { Counted::Admitted } else { Counted::Reserving };
             let leaves = matches!(workload.state, State::Evicting(..))
                 || matches!(decided, Some(State::Evicting(..)))
-                || track.condemned.is_some();
+                || track.rare.condemned.is_some();
             let key = HolderKey {
                 stays: !leaves,
                 priority: workload.priority,
                 reserved_at: Reverse(reservation.reserved_at),
-                sequence: Reverse(track.sequence),
+                sequence: Reverse(track.rare.sequence.unwrap_or_default()),
                 uid: workload.uid.clone(),
             };
             let admission = reservation.admission.clone();
@@ -330,16 +380,22 @@ impl Engine {
         if let Some(new) = &new {
             self.count(id, new, 1);
         }
-        let usage = |counted: &Option<CountedAs>| {
-            let counted = counted.as_ref()?;
-            Some((counted.cluster?, counted.holds.as_ref()?.usage.clone()))
-        };
-        if usage(&old).is_some()
-            && usage(&old) != usage(&new)
-            && let Some(old) = &old
+        if let Some(old) = &old
+            && (gives_back(old, new.as_ref()) || is_easier_to_preempt(old, new.as_ref()))
+            && !self.ends_unnoticed(id)
         {
             self.wake_freed(old);
         }
+    }
+
+    /// Whether the end of this Workload wakes nobody.
+    fn ends_unnoticed(&self, id: WorkloadId) -> bool {
+        let Some(workload) = self.durable.workloads.get(id).filter(|_| self.rules.defects) else {
+            return false;
+        };
+        let is_stopped = |queue: &LocalQueue| queue.stop_policy != StopPolicy::None;
+        let local = self.durable.local_queues.get(&Durable::queue_name(workload));
+        workload.state.is_finished() && local.is_some_and(is_stopped)
     }
 
     fn wake_freed(&mut self, counted: &CountedAs) {
@@ -362,6 +418,36 @@ impl Engine {
             self.memory.ledger.enter(cluster, holds.key.clone(), holder);
         } else {
             self.memory.ledger.leave(cluster, &holds.key);
+        }
+    }
+}
+
+/// Whether a holder of quota holds it no more, or holds other quota.
+fn gives_back(old: &CountedAs, new: Option<&CountedAs>) -> bool {
+    let held = |counted: &CountedAs| Some((counted.cluster?, counted.holds.as_ref()?.usage.clone()));
+    held(old).is_some_and(|held_before| new.and_then(held) != Some(held_before))
+}
+
+/// Whether a holder of quota may be preempted now by somebody who could not before.
+fn is_easier_to_preempt(old: &CountedAs, new: Option<&CountedAs>) -> bool {
+    let new = new.and_then(|new| new.holds.as_ref());
+    let (Some(old), Some(new)) = (&old.holds, new) else { return false };
+    new.key.priority < old.key.priority || new.queued_at > old.queued_at
+}
+
+/// Where those who wait stand.
+pub(crate) struct Known<'e> {
+    tracks: &'e [Track],
+    workloads: &'e Workloads,
+}
+
+impl Places for Known<'_> {
+    fn place(&self, id: WorkloadId) -> (u64, Timestamp, &Uid) {
+        let place = self.tracks.get(id.index()).and_then(|track| track.place);
+        let workload = self.workloads.get(id);
+        match (place, workload) {
+            (Some(place), Some(workload)) => (place.rank, place.at, &workload.uid),
+            _ => unreachable!("only who has a place stands in a queue"),
         }
     }
 }

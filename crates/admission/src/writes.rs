@@ -7,7 +7,7 @@ use crate::decision::{Action, Decision, DecisionId, PendingWrite};
 use crate::engine::Engine;
 use crate::event::Outcome;
 use crate::ids::WorkloadId;
-use crate::memory::{Refused, UnderWay};
+use crate::memory::{Rare, Refused, UnderWay};
 
 impl Engine {
     /// Makes a decision and books its effect.
@@ -21,7 +21,7 @@ impl Engine {
         let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false });
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
-        let slot = if action.is_diagnostic() { &mut track.report } else { &mut track.decision };
+        let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.rare.decision };
         *slot = Some(write);
         if !action.is_diagnostic() {
             self.reindex(id);
@@ -35,17 +35,17 @@ impl Engine {
     pub fn pending_write(&mut self, decision: DecisionId) -> Option<PendingWrite> {
         let id = *self.memory.under_way.get(&decision)?;
         let track = self.track(id)?;
-        let is_report = track.report.as_ref().is_some_and(|report| report.id == decision);
+        let is_report = track.rare.report.as_ref().is_some_and(|report| report.id == decision);
         let report = if is_report { self.report_now(id) } else { None };
         let workload = self.durable.workloads.get(id)?;
         let track = self.memory.tracks.get_mut(id.index())?;
-        if is_report && (report.is_none() || track.decision.is_some()) {
-            track.report = None;
+        if is_report && (report.is_none() || track.rare.decision.is_some()) {
+            track.rare.report = None;
             self.memory.under_way.remove(&decision);
             self.note_unreported(id);
             return None;
         }
-        let slot = if is_report { &mut track.report } else { &mut track.decision };
+        let slot = if is_report { &mut track.rare.report } else { &mut track.rare.decision };
         let write = slot.as_mut().filter(|write| write.id == decision)?;
         if let Some(state) = report {
             write.state = state;
@@ -71,12 +71,9 @@ impl Engine {
     fn settle(&mut self, id: WorkloadId, decision: DecisionId, outcome: Outcome, now: Timestamp) {
         let Some(workload) = self.durable.workloads.get_mut(id) else { return };
         let track = &mut self.memory.tracks[id.index()];
-        let is_decision = track.decision.as_ref().is_some_and(|write| write.id == decision);
-        let (slot, refused) = if is_decision {
-            (&mut track.decision, &mut track.refused)
-        } else {
-            (&mut track.report, &mut track.report_refused)
-        };
+        let is_decision = track.rare.decision.as_ref().is_some_and(|write| write.id == decision);
+        let Rare { decision: decided, report, refused, report_refused, stale, .. } = &mut *track.rare;
+        let (slot, refused) = if is_decision { (decided, refused) } else { (report, report_refused) };
         // A conflict after an attempt whose end nobody knows may be that attempt, landed: what was decided
         // stays booked until the watch shows what there is.
         let settled_by_watch =
@@ -89,6 +86,8 @@ impl Engine {
         }
         let Some(write) = slot.take() else { return };
         self.memory.under_way.remove(&decision);
+        let landed = matches!(outcome, Outcome::Landed(_));
+        let decided = write.state.clone();
         match outcome {
             Outcome::Landed(version) => {
                 *refused = None;
@@ -100,13 +99,23 @@ impl Engine {
             Outcome::Unknown => {}
             Outcome::Conflict => {
                 if write.sent_on.is_some_and(|version| version >= workload.version) {
-                    track.stale = Some(workload.version);
+                    *stale = Some(workload.version);
                 }
             }
             Outcome::Rejected(message) => {
                 let before = refused.as_ref().map_or(0, |refused| refused.attempts);
                 *refused = Some(Box::new(Refused::again(message, before, now)));
             }
+        }
+        if !is_decision {
+            return;
+        }
+        if landed && matches!(decided, State::Holding(_)) {
+            // It has what it had won.
+            track.is_preemptor = false;
+            track.rare.won = None;
+        } else {
+            self.win_again(id, &decided);
         }
     }
 
@@ -117,14 +126,23 @@ impl Engine {
         let differs =
             Workload { version: newer.version, generation: newer.generation, ..known.clone() } != *newer;
         let track = &mut self.memory.tracks[id.index()];
-        for under_way in [&mut track.decision, &mut track.report] {
+        if !track.rare.is_some() {
+            return;
+        }
+        let mut voided = Vec::new();
+        let Rare { decision, report, .. } = &mut *track.rare;
+        for under_way in [decision, report] {
             let void = under_way.as_ref().is_some_and(|write| match write.sent_on {
                 None => differs,
                 Some(version) => write.unknown && newer.version > version,
             });
             if void && let Some(write) = under_way.take() {
                 self.memory.under_way.remove(&write.id);
+                voided.push(write.state);
             }
+        }
+        for state in voided {
+            self.win_again(id, &state);
         }
     }
 
@@ -132,7 +150,8 @@ impl Engine {
     pub(crate) fn end_staleness(&mut self, id: WorkloadId) {
         let Some(version) = self.durable.workloads.get(id).map(|workload| workload.version) else { return };
         let track = &mut self.memory.tracks[id.index()];
-        if track.stale.take_if(|stale| version > *stale).is_some() {
+        if track.rare.stale.is_some_and(|stale| version > stale) {
+            track.rare.stale = None;
             // So that it comes back as somebody who was not evaluated yet.
             self.leave_queue(id);
         }

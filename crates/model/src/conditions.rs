@@ -180,7 +180,7 @@ pub fn read(conditions: &[Condition], admission: Option<Admission>, preemptor: O
     let mut reader = Reader { repaired: false, preemptor };
     let state = reader.state_before_finish(&find, admission);
     let state = match find(ConditionType::Finished).filter(|c| c.status) {
-        Some(condition) => State::Finished(reader.finish(condition), Box::new(state)),
+        Some(condition) => State::Finished(Box::new(reader.finish(condition)), Box::new(state)),
         None => state,
     };
     Reading { state, repaired: reader.repaired }
@@ -208,7 +208,7 @@ impl Reader {
             self.repaired |= admission.is_some() || admitted.is_some() || reserved.is_some_and(|c| c.status);
             let waiting = reserved.and_then(|c| self.waiting(c));
             let evicted = evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted));
-            return State::Pending(Pending { waiting, evicted, requeued });
+            return State::Pending(Pending { waiting, evicted: evicted.map(Box::new), requeued });
         };
         let past_eviction = evicted.filter(|c| !c.status).map(|c| PastEviction {
             message: c.message.strip_prefix(PREVIOUSLY).unwrap_or(&c.message).to_owned(),
@@ -217,9 +217,15 @@ impl Reader {
         });
         let admitted_at = admitted.map(|c| c.at);
         let admission = Arc::new(admission);
-        let reservation = Reservation { admission, reserved_at, admitted_at, past_eviction, requeued };
+        let reservation = Reservation {
+            admission,
+            reserved_at,
+            admitted_at,
+            past_eviction: past_eviction.map(Box::new),
+            requeued,
+        };
         match evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted)) {
-            Some(eviction) => State::Evicting(reservation, eviction),
+            Some(eviction) => State::Evicting(reservation, Box::new(eviction)),
             None => State::Holding(reservation),
         }
     }
@@ -232,7 +238,7 @@ impl Reader {
             self.repaired = true;
             PendingReason::PendingEvaluation
         });
-        Some(Waiting { reason, message: condition.message.clone(), since: condition.at })
+        Some(Waiting { reason, message: condition.message.as_str().into(), since: condition.at })
     }
 
     /// An eviction for a reason that we do not know is still one: the Workload has to leave, and may
@@ -279,7 +285,11 @@ mod tests {
             admission: Arc::new(Admission { cluster_queue: ClusterQueueName::from("cq"), pod_sets: vec![] }),
             reserved_at: at(1),
             admitted_at: Some(at(2)),
-            past_eviction: Some(PastEviction { message: "drained".into(), over_at: at(1), preemptor: None }),
+            past_eviction: Some(Box::new(PastEviction {
+                message: "drained".into(),
+                over_at: at(1),
+                preemptor: None,
+            })),
             requeued: Some(Requeued {
                 eligible: true,
                 reason: RequeueReason::ClusterQueueRestarted,
@@ -288,15 +298,15 @@ mod tests {
         }
     }
 
-    fn eviction() -> Eviction {
+    fn eviction() -> Box<Eviction> {
         let reason = EvictionReason::ClusterQueueStopped;
-        Eviction { reason, message: "drained".into(), at: at(3), preemption: None }
+        Box::new(Eviction { reason, message: "drained".into(), at: at(3), preemption: None })
     }
 
-    fn preempted(preemptor: Option<&str>) -> Eviction {
+    fn preempted(preemptor: Option<&str>) -> Box<Eviction> {
         let preemption =
             Preemption { preemptor: preemptor.map(Uid::from), reason: PreemptionReason::InCohortReclamation };
-        Eviction { reason: EvictionReason::Preempted, preemption: Some(preemption), ..eviction() }
+        Box::new(Eviction { reason: EvictionReason::Preempted, preemption: Some(preemption), ..*eviction() })
     }
 
     fn states() -> Vec<State> {
@@ -312,7 +322,9 @@ mod tests {
             }),
         };
         let finish = Finish { reason: FinishReason::Succeeded, message: "done".into(), at: at(9) };
+        let finish = Box::new(finish);
         let came_back = PastEviction { message: "moved".into(), over_at: at(5), preemptor: Some("w".into()) };
+        let came_back = Box::new(came_back);
         let unchecked = Reservation { admitted_at: None, past_eviction: None, ..reservation() };
         vec![
             State::new(),

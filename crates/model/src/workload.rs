@@ -41,11 +41,11 @@ pub struct Workload {
     /// Whether it may be queued and run at all.
     pub active: bool,
     /// What it asks for.
-    pub pod_sets: Vec<PodSet>,
+    pub pod_sets: Arc<[PodSet]>,
     /// Admission gates that are still closed.
-    pub gates: Vec<String>,
+    pub gates: Box<[String]>,
     /// Why its specification cannot be used, if so.
-    pub invalid: Option<String>,
+    pub invalid: Option<Box<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The Job that owns it; without one nobody has pods to stop.
@@ -72,9 +72,9 @@ pub enum State {
     /// Quota is set aside; it may start once it is admitted.
     Holding(Reservation),
     /// Told to leave; its quota counts until its pods are gone.
-    Evicting(Reservation, Eviction),
+    Evicting(Reservation, Box<Eviction>),
     /// Ended. It holds nothing, whatever it held before.
-    Finished(Finish, Box<State>),
+    Finished(Box<Finish>, Box<State>),
 }
 
 impl State {
@@ -125,7 +125,7 @@ pub struct Pending {
     /// Why it waits; none until it was evaluated for the first time.
     pub waiting: Option<Waiting>,
     /// The eviction by which it lost its quota, if it ever had some.
-    pub evicted: Option<Eviction>,
+    pub evicted: Option<Box<Eviction>>,
     /// Whether it may be queued again after an eviction.
     pub requeued: Option<Requeued>,
 }
@@ -136,7 +136,7 @@ pub struct Waiting {
     /// The reason.
     pub reason: PendingReason,
     /// The reason with its numbers.
-    pub message: String,
+    pub message: Arc<str>,
     /// Since when it has had no quota.
     pub since: Timestamp,
 }
@@ -195,7 +195,7 @@ pub struct Reservation {
     /// Since when it may run; none while something else has to happen first.
     pub admitted_at: Option<Timestamp>,
     /// The last eviction before it, if there was one.
-    pub past_eviction: Option<PastEviction>,
+    pub past_eviction: Option<Box<PastEviction>>,
     /// The last word on queueing again, if there was one.
     pub requeued: Option<Requeued>,
 }

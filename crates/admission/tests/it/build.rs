@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gangway_model::constraints::{Constraints, NodeSelectorTerm, Taint, TaintEffect, Toleration};
 use gangway_model::queues::{
-    ClusterQueue, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
+    ClusterQueue, Cohort, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
     QueueingStrategy, Quota, ResourceGroup, StopPolicy,
 };
 use gangway_model::selector::{LabelSelector, Requirement};
@@ -37,6 +37,37 @@ pub fn taint(key: &str) -> Taint {
 
 pub fn tolerates(key: &str) -> Toleration {
     Toleration { key: Some(key.into()), exists: true, value: String::new(), effect: None, seconds: None }
+}
+
+/// Quota without limits.
+pub fn quota(nominal: i64) -> Quota {
+    limited(nominal, None, None)
+}
+
+/// Quota of which so much may be borrowed on top, and so much be lent.
+pub fn limited(nominal: i64, borrowing: Option<i64>, lending: Option<i64>) -> Quota {
+    Quota {
+        nominal: Amount::new(nominal),
+        borrowing_limit: borrowing.map(Amount::new),
+        lending_limit: lending.map(Amount::new),
+    }
+}
+
+/// One group with nothing but cpu, and a quota per flavor.
+pub fn cpu_group(flavors: &[(&str, Quota)]) -> Vec<ResourceGroup> {
+    let quotas =
+        |(name, quota): &(&str, Quota)| FlavorQuotas { flavor: (*name).into(), quotas: vec![*quota] };
+    vec![ResourceGroup { resources: vec!["cpu".into()], flavors: flavors.iter().map(quotas).collect() }]
+}
+
+/// A Cohort with quota of its own.
+pub fn cohort(name: &str, parent: Option<&str>, resource_groups: Vec<ResourceGroup>) -> Cohort {
+    Cohort { name: name.into(), parent: parent.map(Into::into), resource_groups }
+}
+
+/// A ClusterQueue in a cohort.
+pub fn member(name: &str, cohort: &str, resource_groups: Vec<ResourceGroup>) -> ClusterQueue {
+    ClusterQueue { cohort: Some(cohort.into()), ..cluster_queue(name, resource_groups) }
 }
 
 /// A group of resources with, per flavor, one quota for each resource.
@@ -117,8 +148,8 @@ pub fn workload(name: &str, pod_sets: Vec<PodSet>) -> Workload {
         queue: "lq".into(),
         priority: 0,
         active: true,
-        pod_sets,
-        gates: vec![],
+        pod_sets: pod_sets.into(),
+        gates: Box::default(),
         invalid: None,
         deleting: false,
         owner: None,
@@ -129,4 +160,15 @@ pub fn workload(name: &str, pod_sets: Vec<PodSet>) -> Workload {
 
 pub fn cpu_workload(name: &str, milli: i64) -> Workload {
     workload(name, vec![pod_set("main", 1, &[("cpu", milli)])])
+}
+
+/// A Workload of one pod, with its priority and the second in which it was created.
+pub fn ranked(name: &str, milli: i64, priority: i32, created: i64) -> Workload {
+    Workload { priority, created: at(created), ..cpu_workload(name, milli) }
+}
+
+/// The same pods, but only on this flavor. The flavors of a [`Scene`](crate::scene::Scene) are labelled so.
+pub fn pinned(workload: Workload, flavor: &str) -> Workload {
+    let pin = |pod_set| constrained(pod_set, selects("flavor", flavor));
+    Workload { pod_sets: workload.pod_sets.iter().cloned().map(pin).collect(), ..workload }
 }

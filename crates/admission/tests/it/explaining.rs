@@ -81,7 +81,7 @@ fn every_standing_reason_names_its_object() {
     type Spoil = fn(&mut Workload);
     let table: [(&str, Spoil, PendingReason, &str); 3] = [
         ("inactive", |w| w.active = false, PendingReason::Deactivated, "spec.active"),
-        ("gated", |w| w.gates = vec!["budget".into()], PendingReason::AdmissionGated, "budget"),
+        ("gated", |w| w.gates = Box::new(["budget".into()]), PendingReason::AdmissionGated, "budget"),
         ("invalid", |w| w.invalid = Some("-1 cpu".into()), PendingReason::Misconfigured, "-1 cpu"),
     ];
     for (name, spoil, reason, told) in table {

@@ -51,7 +51,9 @@ pub fn waits_for(world: &World, uid: &str) -> PendingReason {
 
 pub fn waiting_message(world: &World, uid: &str) -> String {
     match state(world, uid) {
-        State::Pending(pending) => pending.waiting.as_ref().expect("it says why it waits").message.clone(),
+        State::Pending(pending) => {
+            pending.waiting.as_ref().expect("it says why it waits").message.to_string()
+        }
         other => panic!("{uid} does not wait: {other:?}"),
     }
 }

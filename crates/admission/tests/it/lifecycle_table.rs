@@ -212,7 +212,7 @@ fn a_backoff_ends_by_itself() {
         let reason = EvictionReason::PodsReadyTimeout;
         let state_in_backoff = State::Pending(Pending {
             waiting: None,
-            evicted: Some(Eviction { reason, message: "late".into(), at: now, preemption: None }),
+            evicted: Some(Box::new(Eviction { reason, message: "late".into(), at: now, preemption: None })),
             requeued: Some(Requeued { eligible: false, reason: reason.requeue_reason(), at: now }),
         });
         let requeue_at = Some(now.plus_seconds(backoff));

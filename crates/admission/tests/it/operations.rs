@@ -164,11 +164,13 @@ impl Operation {
             Self::SetActive(pick, active) => change(world, pick, |w| w.active = active),
             Self::SetPriority(pick, priority) => change(world, pick, |w| w.priority = priority),
             Self::SetGate(pick, closed) => {
-                change(world, pick, |w| w.gates = if closed { vec!["budget".into()] } else { vec![] });
+                change(world, pick, |w| {
+                    w.gates = if closed { Box::new(["budget".into()]) } else { Box::default() }
+                });
             }
             Self::Reshape(pick, shape) => change(world, pick, |w| {
                 if matches!(w.state, State::Pending(_)) {
-                    w.pod_sets = pod_sets(shape);
+                    w.pod_sets = pod_sets(shape).into();
                 }
             }),
             Self::Backoff(pick, seconds) => back_off(world, pick, seconds),
@@ -284,7 +286,11 @@ fn back_off(world: &mut World, pick: usize, seconds: i64) {
         let evicted =
             Some(Eviction { reason: EvictionReason::PodsReadyTimeout, message, at: now, preemption: None });
         let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
-        w.state = State::Pending(Pending { waiting: pending.waiting.clone(), evicted, requeued });
+        w.state = State::Pending(Pending {
+            waiting: pending.waiting.clone(),
+            evicted: evicted.map(Box::new),
+            requeued,
+        });
         w.requeue_at = Some(now.plus_seconds(seconds));
     });
 }

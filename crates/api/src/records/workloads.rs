@@ -56,9 +56,9 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         queue: object.spec.queue_name.as_deref().unwrap_or_default().into(),
         priority: object.spec.priority.unwrap_or(0),
         active: object.spec.active.unwrap_or(true),
-        pod_sets,
-        gates: gates(object),
-        invalid,
+        pod_sets: pod_sets.into(),
+        gates: gates(object).into(),
+        invalid: invalid.map(Into::into),
         deleting: object.metadata.deletion_timestamp.is_some(),
         owner: owner(object),
         requeue_at: status

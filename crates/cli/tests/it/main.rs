@@ -3,5 +3,6 @@
 mod docs;
 mod e2e;
 mod leftovers;
+mod replay;
 mod runs;
 mod tidy;

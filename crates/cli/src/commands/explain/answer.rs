@@ -132,6 +132,7 @@ pub fn as_json(explanation: &Explanation) -> Value {
         "neverStarts": explanation.situation.never_starts(),
         "message": explanation.message,
         "ahead": explanation.ahead,
+        "firstAhead": explanation.first_ahead.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "flavors": flavors.collect::<Vec<_>>(),
         "missing": explanation.flavors.iter().filter_map(missing).collect::<Vec<_>>(),
         "advice": explanation.advice,
@@ -180,6 +181,7 @@ mod tests {
             situation: Situation::Waiting(PendingReason::WaitingForQuota),
             message: "too little is free".into(),
             ahead: 2,
+            first_ahead: vec![ObjectName::new("team", "job-a"), ObjectName::new("team", "job-b")],
             flavors: vec![trace("spot", Verdict::Busy(short)), trace("on-demand", Verdict::Affinity)],
             advice: vec!["Others end.".into(), "Ask for less.".into()],
         }

@@ -4,7 +4,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use gangway_api::kueue::Workload;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event as ApiEvent, Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 
@@ -93,20 +93,26 @@ fn workload_news((workload, exists): Event<Workload>) -> Option<News> {
     let status = workload.status.unwrap_or_default();
     let condition = |wanted: &str| status.conditions.iter().find(|condition| condition.type_ == wanted);
     let holds = |wanted: &str| condition(wanted).is_some_and(|condition| condition.status == "True");
-    let waiting = condition("QuotaReserved")
-        .filter(|condition| condition.status != "True")
-        .map(|condition| Why { reason: condition.reason.clone(), message: condition.message.clone() });
+    let why =
+        |condition: &Condition| Why { reason: condition.reason.clone(), message: condition.message.clone() };
+    let waiting = condition("QuotaReserved").filter(|condition| condition.status != "True").map(why);
+    // The condition Preempted says more than Evicted, which only says that it was preempted.
+    let evicted = holds("Evicted") && holds("QuotaReserved");
+    let reason = if holds("Preempted") { "Preempted" } else { "Evicted" };
+    let leaving = condition(reason).filter(|_| evicted).map(why);
+    let admitted = holds("Admitted") && leaving.is_none();
     let assignments = status.admission.iter().flat_map(|admission| &admission.pod_set_assignments);
     let mut flavors: Vec<String> =
         assignments.flat_map(|assignment| assignment.flavors.values().cloned()).collect();
     flavors.sort_unstable();
     flavors.dedup();
-    Some(News::Workload(key, WorkloadNews { admitted: holds("Admitted"), waiting, flavors }))
+    Some(News::Workload(key, WorkloadNews { admitted, leaving, waiting, flavors }))
 }
 
 fn pod_news((pod, exists): Event<Pod>) -> Option<News> {
     let key = owner(pod.namespace()?, pod.owner_references())?;
     let uid = pod.uid()?;
+    let is_going = pod.metadata.deletion_timestamp.is_some();
     let status = pod.status.unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or("Pending");
     let spec = pod.spec.unwrap_or_default();
@@ -118,7 +124,7 @@ fn pod_news((pod, exists): Event<Pod>) -> Option<News> {
         node_selector: spec.node_selector.clone().unwrap_or_default(),
     });
     let news = PodNews {
-        began: matches!(phase, "Running" | "Succeeded" | "Failed"),
+        began: matches!(phase, "Running" | "Succeeded" | "Failed") && !is_going,
         placed: spec.node_name.is_some(),
         held_up: if phase == "Pending" { held_up(&status, spec.node_name.is_some()) } else { None },
         gone: !exists,

@@ -126,18 +126,33 @@ pub fn tone(state: State) -> Tone {
 
 fn quota_table(lines: &[QuotaLine], size: Size) -> Table {
     let bar_columns = if size.columns >= 110 { 32 } else { 16 };
-    let mut table = Table::new(&["CLUSTER QUEUE", "FLAVOR", "RESOURCE", "IN USE", ">", ">PEAK"]);
+    // Where nobody can borrow, nothing is said about it.
+    let may_borrow = lines.iter().any(|line| line.cohort.is_some());
+    let mut headings = vec!["CLUSTER QUEUE", "FLAVOR", "RESOURCE", "IN USE", ">", ">PEAK"];
+    if may_borrow {
+        headings.insert(5, ">BORROWED");
+    }
+    let mut table = Table::new(&headings);
     for line in lines {
-        let quota = line.quota.value();
-        let tone = if line.was_exceeded() { Tone::Bad } else { Tone::Good };
-        table.row([
+        let borrowed = line.borrowed(line.used);
+        let tone = match borrowed {
+            _ if line.was_exceeded() => Tone::Bad,
+            0 => Tone::Good,
+            _ => Tone::Warn,
+        };
+        let mut row = vec![
             Cell::from(line.owner.to_string()),
             Cell::from(line.flavors.join("+")),
             Cell::from(line.resource.as_str()),
-            Cell::new(tone, bar(line.used, quota, bar_columns)),
+            Cell::new(tone, bar(line.used, line.quota.value(), bar_columns)),
             Cell::from(of_quota(line, line.used)),
             Cell::from(to_quantity_text(&line.resource, line.peak)),
-        ]);
+        ];
+        if may_borrow {
+            let text = if borrowed > 0 { to_quantity_text(&line.resource, borrowed) } else { "-".to_owned() };
+            row.insert(5, Cell::new(tone, text));
+        }
+        table.row(row);
     }
     table
 }
@@ -210,6 +225,25 @@ mod tests {
             assert!(table_lines.iter().all(|line| width(line) <= columns), "{columns}: {lines:#?}");
             assert!(lines.len() <= rows.max(20), "{rows}: {lines:#?}");
         }
+    }
+
+    #[test]
+    fn what_is_borrowed_is_shown_where_there_is_a_cohort() {
+        let shown = |quota: QuotaWatch| {
+            let size = Size { columns: 80, rows: 24 };
+            frame(&picture(0), &quota, Timestamp::from_seconds(3), size, Palette::None).join("\n")
+        };
+        assert!(!shown(quota()).contains("BORROWED"));
+        let line = QuotaLine {
+            cohort: Some("all".into()),
+            most: Amount::UNLIMITED,
+            used: 2500,
+            ..quota().lines()[0].clone()
+        };
+        let text = shown(QuotaWatch::new(vec![line]));
+        let row = text.lines().find(|line| line.starts_with("research")).unwrap_or_default();
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(columns[4..], ["2500m/2", "500m", "1"], "{text}");
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct JobNews {
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadNews {
     pub admitted: bool,
+    /// Why it has to give its quota back: it holds that until its pods are gone.
+    pub leaving: Option<Why>,
     /// Why it has no quota.
     pub waiting: Option<Why>,
     /// The flavors that it was given.
@@ -81,7 +83,7 @@ pub struct WorkloadNews {
 /// What a pod of a Job says.
 #[derive(Clone, Debug, Default)]
 pub struct PodNews {
-    /// It runs, or has run.
+    /// It runs, or has run, and was not told to go.
     pub began: bool,
     /// It is on a node.
     pub placed: bool,
@@ -103,6 +105,8 @@ pub struct JobPicture {
     pub admitted: Option<Timestamp>,
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
+    /// How often it had to give its quota back.
+    pub evictions: u32,
     job: JobNews,
     workload: WorkloadNews,
     /// The pods that exist, by UID.
@@ -138,6 +142,9 @@ impl JobPicture {
         }
         if self.job.succeeded {
             return (State::Succeeded, Why::default());
+        }
+        if let Some(why) = &self.workload.leaving {
+            return (State::Stopping, why.clone());
         }
         if self.workload.admitted {
             let state = if self.started.is_some() { State::Running } else { State::Starting };
@@ -177,6 +184,9 @@ impl JobPicture {
             }
         }
         let (state, why) = self.judge();
+        if state == State::Stopping && self.state != State::Stopping {
+            self.evictions += 1;
+        }
         match state {
             // A Job that lost its quota waits again, and its next run is another one.
             State::Queued | State::Waiting | State::Stopping => {
@@ -216,6 +226,7 @@ impl Picture {
             admitted: None,
             started: None,
             ended: None,
+            evictions: 0,
             job: JobNews { suspended: true, ..JobNews::default() },
             workload: WorkloadNews::default(),
             pods: BTreeMap::new(),
@@ -273,7 +284,7 @@ impl Picture {
         now: Timestamp,
     ) -> Option<&JobPicture> {
         self.change(key, now, |job| {
-            job.began |= news.began;
+            job.began |= news.began && job.workload.leaving.is_none();
             if news.gone {
                 job.pods.remove(uid);
             } else {
@@ -370,6 +381,24 @@ mod tests {
         let suspended = JobNews { suspended: true, pods_left: 1, ..JobNews::default() };
         let job = picture.job_news(&key(), suspended, at(14)).unwrap();
         assert_eq!((job.state, job.started), (State::Stopping, None));
+    }
+
+    #[test]
+    fn a_preempted_job_says_why_it_stops_and_starts_anew() {
+        let mut picture = picture();
+        let runs = || PodNews { began: true, ..PodNews::default() };
+        picture.workload_news(&key(), admitted(), at(11));
+        picture.pod_news(&key(), "1", runs(), at(12));
+        let leaving = WorkloadNews { leaving: Some(why("InCohortReclamation")), ..WorkloadNews::default() };
+        let job = picture.workload_news(&key(), leaving, at(13)).unwrap();
+        assert_eq!((job.state, job.why.reason.as_str()), (State::Stopping, "InCohortReclamation"));
+        // The pod has not heard of it yet.
+        picture.pod_news(&key(), "1", runs(), at(13));
+        assert!(!picture.is_stuck());
+        picture.workload_news(&key(), waiting("WaitingForQuota"), at(14));
+        let job = picture.workload_news(&key(), admitted(), at(15)).unwrap();
+        assert_eq!((job.state, job.wait_nanos(at(99))), (State::Starting, 5_000_000_000));
+        assert_eq!(job.evictions, 1);
     }
 
     #[test]

@@ -45,6 +45,16 @@ impl QuotaLine {
         !self.most.is_unlimited() && self.peak > self.most.value()
     }
 
+    /// What of this amount is borrowed from other queues of the cohorts.
+    pub fn borrowed(&self, amount: i64) -> i64 {
+        match self.owner {
+            Owner::ClusterQueue(_) if !self.quota.is_unlimited() && self.cohort.is_some() => {
+                amount.saturating_sub(self.quota.value()).max(0)
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether this is the line of the cohorts that another line, of a queue, is a part of.
     fn is_above(&self, other: &Self) -> bool {
         matches!(&self.owner, Owner::Cohort(root) if other.cohort.as_ref() == Some(root))
@@ -186,6 +196,8 @@ mod tests {
         let mut watch = QuotaWatch::new(vec![borrower, together]);
         watch.takes("1", &pod("spot", 3000));
         assert!(!watch.lines().iter().any(QuotaLine::was_exceeded), "it borrows");
+        let borrowed: Vec<i64> = watch.lines().iter().map(|line| line.borrowed(line.used)).collect();
+        assert_eq!(borrowed, [2000, 0]);
         watch.takes("2", &pod("spot", 1));
         let exceeded: Vec<bool> = watch.lines().iter().map(QuotaLine::was_exceeded).collect();
         assert_eq!(exceeded, [false, true]);

@@ -115,9 +115,13 @@ impl Summary<'_> {
     fn quota_table(&self) -> Table {
         let mut table = Table::new(&["CLUSTER QUEUE", "FLAVOR", "RESOURCE", ">PEAK USE", "VERDICT"]);
         for line in self.quota.lines() {
-            let (tone, verdict) = match line.was_exceeded() {
-                true => (Tone::Bad, "EXCEEDED, which is a bug in Gangway"),
-                false => (Tone::Good, "never exceeded"),
+            let (tone, verdict) = match (line.was_exceeded(), line.borrowed(line.peak)) {
+                (true, _) => (Tone::Bad, "EXCEEDED, which is a bug in Gangway".to_owned()),
+                (false, 0) => (Tone::Good, "never exceeded".to_owned()),
+                (false, borrowed) => {
+                    let borrowed = to_quantity_text(&line.resource, borrowed);
+                    (Tone::Good, format!("never exceeded, borrowed up to {borrowed}"))
+                }
             };
             table.row([
                 Cell::from(line.owner.to_string()),
@@ -140,6 +144,10 @@ impl Summary<'_> {
         }
         if succeeded + failed < jobs.len() {
             first.push_str(&format!(", {} never started", jobs.len() - succeeded - failed));
+        }
+        let evicted = jobs.iter().filter(|job| job.evictions > 0).count();
+        if evicted > 0 {
+            first.push_str(&format!("; {evicted} had to leave and wait again"));
         }
         if let Some(admission) = self.picture.first_admission() {
             first.push_str(&format!("; first admission after {}", span(admission.nanos_since(self.began))));
@@ -176,6 +184,7 @@ impl Summary<'_> {
                     "flavors": if job.admitted.is_some() { job.flavors.clone() } else { Vec::new() },
                     "waitSeconds": seconds(job.wait_nanos(self.ended)),
                     "runSeconds": job.run_nanos(self.ended).map(seconds),
+                    "evictions": job.evictions,
                     "reason": job.why.reason,
                     "message": job.why.message,
                     "cause": output.cause,
@@ -201,6 +210,7 @@ impl Summary<'_> {
                     "resource": line.resource,
                     "quota": (!line.quota.is_unlimited()).then(|| amount(line.quota.value())),
                     "peak": amount(line.peak),
+                    "peakBorrowed": amount(line.borrowed(line.peak)),
                     "exceeded": line.was_exceeded(),
                 })
             })

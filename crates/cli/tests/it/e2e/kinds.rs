@@ -36,6 +36,7 @@ const KUEUE: &str = "kueue.x-k8s.io";
 
 pub const CLUSTER_QUEUE: Kind = cluster_wide(KUEUE, "v1beta2", "ClusterQueue", "clusterqueues");
 pub const LOCAL_QUEUE: Kind = namespaced(KUEUE, "v1beta2", "LocalQueue", "localqueues");
+pub const COHORT: Kind = cluster_wide(KUEUE, "v1beta2", "Cohort", "cohorts");
 pub const FLAVOR: Kind = cluster_wide(KUEUE, "v1beta2", "ResourceFlavor", "resourceflavors");
 pub const WORKLOAD: Kind = namespaced(KUEUE, "v1beta2", "Workload", "workloads");
 pub const JOB: Kind = namespaced("batch", "v1", "Job", "jobs");
@@ -47,7 +48,6 @@ pub const CRD: Kind =
 
 const PRIORITY_CLASS: Kind =
     cluster_wide(KUEUE, "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses");
-const COHORT: Kind = cluster_wide(KUEUE, "v1beta2", "Cohort", "cohorts");
 const ADMISSION_CHECK: Kind = cluster_wide(KUEUE, "v1beta2", "AdmissionCheck", "admissionchecks");
 
 const ALL: &[Kind] = &[
@@ -74,6 +74,10 @@ impl Kind {
             _ => known.version,
         };
         Some((*known, version))
+    }
+
+    pub fn is_cluster_wide(self) -> bool {
+        !self.namespaced
     }
 
     pub fn in_version(self, version: &'static str) -> Self {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::kinds::{CLUSTER_QUEUE, EVENT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
+use super::kinds::{CLUSTER_QUEUE, COHORT, EVENT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
 use super::objects::{name, read_condition};
 use super::scene::Scene;
 
@@ -14,9 +14,9 @@ const EVENTS_MAX: usize = 30;
 /// Every object of the scene with its conditions, and the latest events.
 pub async fn describe(scene: &Scene) -> String {
     let mut text = String::new();
-    for kind in [CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, JOB, POD] {
+    for kind in [COHORT, CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, JOB, POD] {
         for object in list(scene, kind, &mut text).await {
-            if kind.kind == CLUSTER_QUEUE.kind && !name(&object).starts_with(scene.name()) {
+            if kind.is_cluster_wide() && !name(&object).starts_with(scene.name()) {
                 continue;
             }
             describe_object(kind, &object, &mut text);
@@ -75,6 +75,7 @@ fn details(kind: Kind) -> &'static [&'static str] {
             "/status/succeeded",
             "/status/failed",
         ],
+        "Cohort" => &["/spec/parentName", "/spec/resourceGroups"],
         "Pod" => &["/status/phase", "/spec/nodeName", "/metadata/deletionTimestamp", "/metadata/finalizers"],
         _ => &[
             "/spec/stopPolicy",

@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::kinds::{CLUSTER_QUEUE, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
-use super::objects::{JOB_NAME, Job, condition, is_controlled_by, is_suspended, name, uid};
+use super::kinds::{CLUSTER_QUEUE, EVENT, JOB, Kind, LOCAL_QUEUE, POD, WORKLOAD};
+use super::objects::{JOB_NAME, Job, condition, is_about, is_controlled_by, is_suspended, name, uid};
 use super::scene::{Objects, Scene};
 
 impl Scene {
@@ -59,17 +59,26 @@ impl Scene {
 
     /// Sets the one CPU quota of the ClusterQueue `SCENE`.
     pub async fn set_quota(&self, flavor: &str, cpu: &str) -> Result<()> {
+        self.set_quota_of(CLUSTER_QUEUE, self.name(), flavor, cpu).await
+    }
+
+    /// Sets the one CPU quota of a ClusterQueue or Cohort.
+    pub async fn set_quota_of(&self, kind: Kind, name: &str, flavor: &str, cpu: &str) -> Result<()> {
         let flavor = flavor.replace("SCENE", self.name());
         let groups = json!([{ "coveredResources": ["cpu"], "flavors": [
             { "name": flavor, "resources": [{ "name": "cpu", "nominalQuota": cpu }] },
         ] }]);
         let change = json!({ "spec": { "resourceGroups": groups } });
-        self.patch(CLUSTER_QUEUE, self.name(), change).await.map(|_| ())
+        self.patch(kind, name, change).await.map(|_| ())
     }
 
     pub async fn stop_cluster_queue(&self, policy: &str) -> Result<()> {
+        self.stop_cluster_queue_named(self.name(), policy).await
+    }
+
+    pub async fn stop_cluster_queue_named(&self, name: &str, policy: &str) -> Result<()> {
         let change = json!({ "spec": { "stopPolicy": policy } });
-        self.patch(CLUSTER_QUEUE, self.name(), change).await.map(|_| ())
+        self.patch(CLUSTER_QUEUE, name, change).await.map(|_| ())
     }
 
     pub async fn stop_local_queue(&self, queue: &str, policy: &str) -> Result<()> {
@@ -215,6 +224,15 @@ impl Scene {
         }
         let count = self.list(JOB).await?.len();
         self.submit_and_start(Job::new(&format!("later-{count}")).queue("later")).await.map(|_| ())
+    }
+
+    /// Waits for an event with this reason about the object.
+    pub async fn event(&self, kind: Kind, object: &str, reason: &str) -> Result<()> {
+        self.until(EVENT, &format!("an event {reason} on {} {object}", kind.kind), |events| {
+            let mut about = events.values().filter(|event| is_about(event, kind.kind, object));
+            about.find(|event| event["reason"] == reason).map(|_| ())
+        })
+        .await
     }
 
     /// Waits until an object is gone, or another one has its name.

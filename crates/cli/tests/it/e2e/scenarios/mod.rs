@@ -3,10 +3,12 @@
 //! That something does *not* happen is shown by waiting for something that comes after it.
 
 mod changes;
+mod cohorts;
 mod lifecycle;
 mod manifests;
 mod mistakes;
 mod order;
+mod preemption;
 mod quota;
 mod status;
 mod stopping;
@@ -53,6 +55,14 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         hold_local_queue_and_resume
         drain_local_queue_and_resume
         deactivate_and_reactivate;
+    preemption:
+        lent_quota_is_taken_back
+        borrower_preempted_while_being_admitted
+        higher_priority_preempts_in_its_queue;
+    cohorts:
+        cohort_with_quota_of_its_own
+        cohort_cycle_and_its_end
+        quota_lowered_under_use;
     changes:
         job_changed_while_queued
         queue_changed_while_queued

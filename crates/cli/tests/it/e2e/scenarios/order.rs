@@ -5,7 +5,8 @@ use anyhow::{Result, ensure};
 use crate::e2e::objects::Job;
 use crate::e2e::scene::Scene;
 
-const CLASSES: &str = "
+/// Priority classes above and below the priority of a Job without a class.
+pub(super) const CLASSES: &str = "
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: WorkloadPriorityClass
 metadata: {name: SCENE-high}

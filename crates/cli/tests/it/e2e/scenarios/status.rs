@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::e2e::kinds::{CLUSTER_QUEUE, EVENT, JOB, LOCAL_QUEUE, WORKLOAD};
-use crate::e2e::objects::{Job, is_about, name};
+use crate::e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, WORKLOAD};
+use crate::e2e::objects::{Job, name};
 use crate::e2e::scene::Scene;
 
 /// Waits until both queues count so many pending and admitted Workloads, with so many CPUs reserved.
@@ -54,26 +54,16 @@ pub async fn queue_status_counts(scene: &Scene) -> Result<()> {
     counts(scene, 0, 0, "0").await
 }
 
-/// Waits for an event with this reason about the object.
-async fn event(scene: &Scene, kind: &str, object: &str, reason: &str) -> Result<()> {
-    scene
-        .until(EVENT, &format!("an event {reason} on {kind} {object}"), |events| {
-            let mut about = events.values().filter(|event| is_about(event, kind, object));
-            about.find(|event| event["reason"] == reason).map(|_| ())
-        })
-        .await
-}
-
 pub async fn events_tell_the_story(scene: &Scene) -> Result<()> {
     scene.queue("1").await?;
     scene.submit_and_start(Job::new("a")).await?;
     let workload = scene.workload("a").await?;
-    event(scene, JOB.kind, "a", "Started").await?;
+    scene.event(JOB, "a", "Started").await?;
     scene.submit(Job::new("b")).await?;
     scene.waits("b", "WaitingForQuota").await?;
     scene.stop_cluster_queue("HoldAndDrain").await?;
-    event(scene, WORKLOAD.kind, name(&workload), "EvictedDueToClusterQueueStopped").await?;
-    event(scene, JOB.kind, "a", "Stopped").await?;
+    scene.event(WORKLOAD, name(&workload), "EvictedDueToClusterQueueStopped").await?;
+    scene.event(JOB, "a", "Stopped").await?;
     scene.delete(JOB, "b").await?;
     scene.stop_cluster_queue("None").await?;
     scene.started("a").await?;

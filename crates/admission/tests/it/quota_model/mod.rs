@@ -1,0 +1,314 @@
+//! A slow, obvious model of the quota engine. It knows nothing of the engine's code: everything is
+//! recomputed from the list of holders, snapshots are cloned, and one head per queue is taken per pass.
+
+mod cycle;
+mod flavors;
+mod preemption;
+mod reserve;
+mod settle;
+mod tree;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
+use gangway_model::selector::Labels;
+use gangway_model::workload::{Assignment, State, Workload};
+use gangway_model::{Amount, ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName, Uid};
+
+pub use preemption::Proof;
+pub use settle::{IDLE_PASSES, ReplayClock};
+use tree::Layout;
+pub use tree::{Amounts, Cell, Holder, Node, Snapshot};
+use waiting::{QueueState, Shape, Waiter};
+
+/// The deliberate differences from the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Room freed for a preemptor is kept for it.
+    pub hold: bool,
+    /// A waiting workload that could live on its queue's own quota keeps others from borrowing it.
+    pub standing_reserve: bool,
+    /// Nothing is admitted on room that a victim still has.
+    pub victims_room_waits: bool,
+    /// A preemptor loses its place at the front when it fails.
+    pub sticky_mark_ends: bool,
+    /// A scan that finds itself where it was is over, and every resource counts for how well a flavor suits.
+    pub searches_end: bool,
+}
+
+impl Rules {
+    pub fn reference() -> Self {
+        Self {
+            hold: false,
+            standing_reserve: false,
+            victims_room_waits: false,
+            sticky_mark_ends: false,
+            searches_end: false,
+        }
+    }
+
+    pub fn gangway() -> Self {
+        Self {
+            hold: true,
+            standing_reserve: true,
+            victims_room_waits: true,
+            sticky_mark_ends: true,
+            searches_end: true,
+        }
+    }
+}
+
+/// What an administrator sets up.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    pub flavors: Vec<Flavor>,
+    pub cohorts: Vec<Cohort>,
+    pub cluster_queues: Vec<ClusterQueue>,
+    pub local_queues: Vec<LocalQueue>,
+    pub namespaces: Vec<Namespace>,
+}
+
+/// A decision, in the order in which they are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decided {
+    Admitted {
+        uid: Uid,
+        queue: ClusterQueueName,
+        /// Per podSet.
+        flavors: Vec<Vec<(ResourceName, FlavorName)>>,
+    },
+    Preempted {
+        preemptor: Uid,
+        /// By uid, with the right by which each was taken.
+        victims: Vec<(Uid, String)>,
+    },
+}
+
+/// A workload that had to leave because of a stop policy or because it was deactivated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    pub uid: Uid,
+    pub reason: &'static str,
+}
+
+/// How often something happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Admissions above the queue's own quota.
+    pub borrowed: usize,
+    /// Admissions for which a cohort above the queue's own had to lend.
+    pub borrowed_across_levels: usize,
+    /// Victims in the preemptor's own queue.
+    pub preempted_in_queue: usize,
+    /// Victims in other queues.
+    pub reclaimed: usize,
+    /// Searches in which somebody who had been removed was spared.
+    pub spared: usize,
+    /// Workloads set aside untried because one of the same shape was.
+    pub parked_by_shape: usize,
+    /// Workloads that took what was held for a preemptor of less priority in their queue.
+    pub taken_over: usize,
+}
+
+/// What is kept for a preemptor, and the flavors for which it found its victims.
+#[derive(Clone, Debug)]
+struct Hold {
+    usage: Amounts,
+    /// Per podSet.
+    flavors: Vec<Vec<(ResourceName, FlavorName)>>,
+}
+
+/// The model.
+#[derive(Clone, Debug)]
+pub struct Model {
+    rules: Rules,
+    flavors: BTreeMap<FlavorName, Flavor>,
+    cluster_queues: BTreeMap<ClusterQueueName, ClusterQueue>,
+    local_queues: BTreeMap<ObjectName, LocalQueue>,
+    namespaces: BTreeMap<NamespaceName, Labels>,
+    layout: Rc<Layout>,
+    workloads: BTreeMap<Uid, Rc<Workload>>,
+    holders: BTreeMap<Uid, Rc<Holder>>,
+    assignments: BTreeMap<Uid, Vec<Vec<(ResourceName, FlavorName)>>>,
+    waiters: BTreeMap<Uid, Waiter>,
+    queues: BTreeMap<ClusterQueueName, QueueState>,
+    /// What is kept for preemptors that wait for their victims' room.
+    holds: BTreeMap<Uid, Hold>,
+    /// By whom a workload was preempted last.
+    evicted_for: BTreeMap<Uid, Uid>,
+    /// Trees in which a preemptor gave up in this pass. They are woken at its end, so that whoever was
+    /// evaluated before that is not forgotten.
+    given_up: BTreeSet<Node>,
+    /// Trees in which a queue stopped keeping others from borrowing.
+    unclaimed: BTreeSet<Node>,
+    /// Every shape that ever waited; workloads refer to it by its number.
+    shapes: Vec<Shape>,
+    shape_of: BTreeMap<Uid, usize>,
+    /// Who took over what was kept for a preemptor.
+    beaten_by: BTreeMap<Uid, Uid>,
+    proofs: Vec<Proof>,
+    counts: Counts,
+}
+
+impl Model {
+    pub fn new(rules: Rules, setup: Setup) -> Self {
+        let mut layout = Layout::new(setup.cluster_queues.iter(), setup.cohorts.iter());
+        let flavors: BTreeMap<_, _> = setup.flavors.into_iter().map(|f| (f.name.clone(), f)).collect();
+        for queue in &setup.cluster_queues {
+            if layout.in_a_cycle(&queue.name) || !is_usable(queue, &flavors) {
+                layout.put_to_sleep(&queue.name);
+            }
+        }
+        let queues = setup.cluster_queues.iter().map(|q| (q.name.clone(), QueueState::default())).collect();
+        Self {
+            rules,
+            flavors,
+            cluster_queues: setup.cluster_queues.into_iter().map(|q| (q.name.clone(), q)).collect(),
+            local_queues: setup.local_queues.into_iter().map(|q| (q.name.clone(), q)).collect(),
+            namespaces: setup.namespaces.into_iter().map(|n| (n.name, n.labels)).collect(),
+            layout: Rc::new(layout),
+            workloads: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            assignments: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            queues,
+            holds: BTreeMap::new(),
+            evicted_for: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            unclaimed: BTreeSet::new(),
+            shapes: Vec::new(),
+            shape_of: BTreeMap::new(),
+            beaten_by: BTreeMap::new(),
+            proofs: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// A workload appears, pending or already holding quota.
+    pub fn add(&mut self, workload: Workload) {
+        let uid = workload.uid.clone();
+        self.note_shape(&workload);
+        match &workload.state {
+            State::Holding(reservation) | State::Evicting(reservation, _) => {
+                let flavors = |set: &Assignment| {
+                    let mut flavors = set.flavors.clone();
+                    flavors.sort();
+                    flavors
+                };
+                let mut usage = Amounts::new();
+                for (flavor, resource, amount) in reservation.admission.usage() {
+                    let cell = (flavor.clone(), resource.clone());
+                    tree::add(&mut usage, &Amounts::from([(cell, Amount::new(amount))]));
+                }
+                let holder = Holder {
+                    queue: reservation.admission.cluster_queue.clone(),
+                    priority: workload.priority,
+                    created: workload.created,
+                    reserved_at: reservation.reserved_at,
+                    usage,
+                };
+                self.assignments
+                    .insert(uid.clone(), reservation.admission.pod_sets.iter().map(flavors).collect());
+                self.holders.insert(uid.clone(), Rc::new(holder));
+                self.workloads.insert(uid, Rc::new(workload));
+            }
+            State::Pending(_) => {
+                self.workloads.insert(uid.clone(), Rc::new(workload));
+                self.enqueue(&uid);
+            }
+            State::Finished(..) => {}
+        }
+    }
+
+    /// A workload ends. Ignored unless it holds quota.
+    pub fn finish(&mut self, uid: &Uid) {
+        let Some(holder) = self.release(uid) else { return };
+        // A defect of the reference: who ends in a LocalQueue on hold wakes nobody.
+        let local = self.workloads.get(uid).and_then(|workload| self.local_queue(workload));
+        let unnoticed = local.is_some_and(|queue| queue.stop_policy != StopPolicy::None);
+        if self.rules.searches_end || !unnoticed {
+            self.wake_after(&holder.queue);
+        }
+    }
+
+    /// Stop policies and deactivation take effect, and all that was set aside is reconsidered.
+    pub fn begin_round(&mut self) -> Vec<Evicted> {
+        let mut evicted = Vec::new();
+        for (uid, holder) in self.holders.clone() {
+            if let Some(reason) = self.must_leave(&uid, &holder.queue) {
+                self.release(&uid);
+                self.wake_after(&holder.queue);
+                self.evicted_for.remove(&uid);
+                self.waiters.insert(uid.clone(), Waiter::outside());
+                evicted.push(Evicted { uid, reason });
+            }
+        }
+        for queue in self.cluster_queues.keys().cloned().collect::<Vec<_>>() {
+            self.reconsider(&queue);
+        }
+        evicted
+    }
+
+    fn must_leave(&self, uid: &Uid, queue: &ClusterQueueName) -> Option<&'static str> {
+        let workload = self.workloads.get(uid)?;
+        let drains = |policy| policy == Some(StopPolicy::HoldAndDrain);
+        if !workload.active {
+            return Some("Deactivated");
+        }
+        let local = self.local_queue(workload).map(|queue| queue.stop_policy);
+        if drains(local) {
+            return Some("LocalQueueStopped");
+        }
+        // A defect of the reference: a LocalQueue on hold hides that its ClusterQueue is drained.
+        let hidden = !self.rules.searches_end && local == Some(StopPolicy::Hold);
+        let drained = drains(self.cluster_queues.get(queue).map(|queue| queue.stop_policy));
+        (drained && !hidden).then_some("ClusterQueueStopped")
+    }
+
+    /// Takes quota away from a holder.
+    fn release(&mut self, uid: &Uid) -> Option<Rc<Holder>> {
+        let holder = self.holders.remove(uid)?;
+        self.assignments.remove(uid);
+        Some(holder)
+    }
+
+    /// The place in the tree, if there is one, where more is used than there is of what a holder uses.
+    pub fn oversubscribed_by(&self, uid: &Uid) -> Option<(Node, Cell)> {
+        let holder = self.holders.get(uid)?;
+        self.snapshot_of_holders().oversubscribed(&holder.queue, &holder.usage)
+    }
+
+    /// Those who hold quota.
+    pub fn holders(&self) -> &BTreeMap<Uid, Rc<Holder>> {
+        &self.holders
+    }
+
+    /// The flavors of a holder, per podSet.
+    pub fn flavors_of(&self, uid: &Uid) -> &[Vec<(ResourceName, FlavorName)>] {
+        self.assignments.get(uid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The root of a queue's tree.
+    pub fn root(&self, queue: &ClusterQueueName) -> Node {
+        self.layout.root(queue)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What every preemption so far was based on.
+    pub fn proofs(&self) -> &[Proof] {
+        &self.proofs
+    }
+}
+
+fn is_usable(queue: &ClusterQueue, flavors: &BTreeMap<FlavorName, Flavor>) -> bool {
+    let mut listed = queue.resource_groups.iter().flat_map(|group| &group.flavors);
+    queue.stop_policy == StopPolicy::None
+        && !queue.deleting
+        && queue.invalid.is_none()
+        && listed.all(|quotas| flavors.contains_key(&quotas.flavor))
+}

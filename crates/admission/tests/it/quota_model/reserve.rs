@@ -1,0 +1,138 @@
+//! What a head sees of the tree: holds of others and standing reserves of other queues are booked.
+
+use std::collections::BTreeSet;
+
+use gangway_model::queues::ReclaimWithinCohort;
+use gangway_model::{Amount, ClusterQueueName, Uid};
+
+use super::Model;
+use super::flavors::{Assignment, Mode};
+use super::tree::{Amounts, Booking, Node, Snapshot};
+use super::waiting::LaneName;
+
+impl Model {
+    /// Holders alone.
+    pub(super) fn snapshot_of_holders(&self) -> Snapshot {
+        Snapshot { layout: self.layout.clone(), holders: self.holders.clone(), booked: Vec::new() }
+    }
+
+    /// Holders and holds as they are now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let booked = self.holds.iter().filter_map(|(uid, hold)| {
+            let queue = self.waiters.get(uid)?.queue.clone()?;
+            Some((Booking::Hold(uid.clone()), queue, hold.usage.clone()))
+        });
+        Snapshot { booked: booked.collect(), ..self.snapshot_of_holders() }
+    }
+
+    /// The snapshot as a queue's head sees it: without its own hold and those in `beats`, with the reserves of
+    /// other queues. What is held for a preemptor nobody may reserve.
+    pub(super) fn seen_by(
+        &self,
+        snapshot: &Snapshot,
+        queue: &ClusterQueueName,
+        uid: &Uid,
+        beats: &BTreeSet<Uid>,
+    ) -> Snapshot {
+        let mut view = snapshot.clone();
+        let is_lifted = |holder: &Uid| holder == uid || beats.contains(holder);
+        view.booked.retain(|(kind, ..)| !matches!(kind, Booking::Hold(holder) if is_lifted(holder)));
+        if self.holds.contains_key(uid) {
+            return view;
+        }
+        for other in self.cluster_queues.keys().filter(|other| *other != queue) {
+            if let Some(reserve) = self.standing_reserve(snapshot, other) {
+                view.booked.push((Booking::Standing, other.clone(), reserve));
+            }
+        }
+        view
+    }
+
+    /// The need of the first in order whose shape was set aside with one that counts.
+    fn claim(&self, queue: &ClusterQueueName) -> Option<&Amounts> {
+        let claims = &self.queues[queue].claims;
+        if claims.is_empty() {
+            return None;
+        }
+        let waiting = self.waiting_in(queue);
+        let mut waiting = waiting.iter().filter(|uid| !self.holds.contains_key(*uid));
+        waiting.find_map(|uid| claims.get(&self.lane(uid)))
+    }
+
+    /// What the first claim of a queue keeps from others, beyond what this pass reserves anyway.
+    fn standing_reserve(&self, snapshot: &Snapshot, queue: &ClusterQueueName) -> Option<Amounts> {
+        let need = self.claim(queue)?;
+        let node = Node::Queue(queue.clone());
+        let reserve = need.iter().map(|(cell, need)| {
+            let used = snapshot.used(queue, cell, |kind| matches!(kind, Booking::Hold(_)));
+            let in_this_pass = snapshot.used(queue, cell, |_| true).minus(used);
+            let own_room = snapshot.layout.quota(&node, cell).nominal.minus(used).max(Amount::ZERO);
+            (cell.clone(), own_room.min(*need).minus(in_this_pass).max(Amount::ZERO))
+        });
+        Some(reserve.collect())
+    }
+
+    /// Forgets the claims of shapes of which nobody waits any more, and notes whose reserve has ended.
+    pub(super) fn follow_claims(&mut self) {
+        let claimed = self.queues.iter().filter(|(_, state)| state.is_claimed || !state.claims.is_empty());
+        for queue in claimed.map(|(queue, _)| queue.clone()).collect::<Vec<_>>() {
+            let waiting = self.waiting_in(&queue);
+            let waiting = waiting.iter().filter(|uid| !self.holds.contains_key(*uid));
+            let shapes: BTreeSet<LaneName> = waiting.map(|uid| self.lane(uid)).collect();
+            let Some(state) = self.queues.get_mut(&queue) else { continue };
+            state.claims.retain(|shape, _| shapes.contains(shape));
+            let is_claimed = !state.claims.is_empty();
+            if std::mem::replace(&mut state.is_claimed, is_claimed) && !is_claimed {
+                self.unclaimed.insert(self.layout.root(&queue));
+            }
+        }
+    }
+
+    /// The need by which an evaluation without victims entitles to the standing reserve.
+    pub(super) fn qualification(&self, queue: &ClusterQueueName, assignment: &Assignment) -> Option<Amounts> {
+        let preempts = !matches!(assignment.mode, Mode::NoFit | Mode::Fit);
+        let in_a_cohort = self.cluster_queues[queue].cohort.is_some();
+        let counts = self.rules.standing_reserve
+            && preempts
+            && in_a_cohort
+            && self.is_within_nominal(queue, assignment)
+            && self.cannot_always_reclaim(queue);
+        counts.then(|| assignment.usage.clone())
+    }
+
+    fn is_within_nominal(&self, queue: &ClusterQueueName, assignment: &Assignment) -> bool {
+        let node = Node::Queue(queue.clone());
+        assignment.usage.iter().all(|(cell, need)| *need <= self.layout.quota(&node, cell).nominal)
+    }
+
+    fn cannot_always_reclaim(&self, queue: &ClusterQueueName) -> bool {
+        self.cluster_queues[queue].preemption.reclaim_within_cohort != ReclaimWithinCohort::Any
+    }
+
+    /// What a head without victims keeps from lower ranked heads of the same pass; nothing where it could
+    /// take it back, and nothing where a standing reserve keeps it anyway.
+    pub(super) fn reserve_in_pass(
+        &self,
+        view: &Snapshot,
+        queue: &ClusterQueueName,
+        assignment: &Assignment,
+    ) -> Option<Amounts> {
+        let stands = self.rules.standing_reserve && self.is_within_nominal(queue, assignment);
+        if assignment.mode == Mode::NoFit || !self.cannot_always_reclaim(queue) || stands {
+            return None;
+        }
+        let node = Node::Queue(queue.clone());
+        let mut reserve = Amounts::new();
+        for (cell, need) in &assignment.usage {
+            let quota = self.layout.quota(&node, cell);
+            let used = view.usage(&node, cell);
+            let kept = match (assignment.borrow > 0, quota.borrowing_limit) {
+                (false, _) => quota.nominal.minus(used).min(*need).max(Amount::ZERO),
+                (true, None) => *need,
+                (true, Some(limit)) => quota.nominal.plus(limit).minus(used).min(*need),
+            };
+            reserve.insert(cell.clone(), kept);
+        }
+        Some(reserve)
+    }
+}

@@ -1,0 +1,128 @@
+//! Scenarios and decisions in few words, for the message of a test that fails.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use gangway_model::queues::{Quota, ResourceGroup};
+use gangway_model::workload::{State, Workload};
+
+use super::drive::Played;
+use super::generate::Scenario;
+use crate::quota_model::{Decided, Node};
+
+pub fn scenario(scenario: &Scenario) -> String {
+    let mut text = String::new();
+    for flavor in &scenario.setup.flavors {
+        let taints: Vec<&str> = flavor.node_taints.iter().map(|taint| &*taint.key).collect();
+        line(&mut text, format!("flavor {} labels {:?} taints {taints:?}", flavor.name, flavor.node_labels));
+    }
+    for cohort in &scenario.setup.cohorts {
+        let parent = cohort.parent.as_ref().map_or("-", |parent| parent.as_str());
+        line(&mut text, format!("cohort {} in {parent}: {}", cohort.name, groups(&cohort.resource_groups)));
+    }
+    for queue in &scenario.setup.cluster_queues {
+        let cohort = queue.cohort.as_ref().map_or("-", |cohort| cohort.as_str());
+        let local = scenario.setup.local_queues.iter().find(|local| local.cluster_queue == queue.name);
+        line(
+            &mut text,
+            format!(
+                "queue {} in {cohort} {:?} stop {:?}/{:?}: {}\n    {:?}\n    {:?}",
+                queue.name,
+                queue.strategy,
+                queue.stop_policy,
+                local.map(|local| local.stop_policy),
+                groups(&queue.resource_groups),
+                queue.preemption,
+                queue.fungibility,
+            ),
+        );
+    }
+    for (round, workload) in &scenario.workloads {
+        line(&mut text, format!("round {round}: {}", self::workload(workload)));
+    }
+    for (round, uid) in &scenario.finishes {
+        line(&mut text, format!("round {round}: {uid} finishes"));
+    }
+    text
+}
+
+fn line(text: &mut String, line: String) {
+    text.push_str(&line);
+    text.push('\n');
+}
+
+fn groups(groups: &[ResourceGroup]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        for flavor in &group.flavors {
+            for (resource, quota) in group.resources.iter().zip(&flavor.quotas) {
+                let _ = write!(text, "{}/{resource} {}; ", flavor.flavor, self::quota(quota));
+            }
+        }
+    }
+    text
+}
+
+fn quota(quota: &Quota) -> String {
+    let mut text = quota.nominal.value().to_string();
+    if let Some(limit) = quota.borrowing_limit {
+        let _ = write!(text, " borrows {}", limit.value());
+    }
+    if let Some(limit) = quota.lending_limit {
+        let _ = write!(text, " lends {}", limit.value());
+    }
+    text
+}
+
+fn workload(workload: &Workload) -> String {
+    let Workload { uid, queue, priority, created, .. } = workload;
+    let mut text = format!("{uid} in {queue} priority {priority} created {}", created.as_seconds());
+    for set in workload.pod_sets.iter() {
+        let requests: Vec<String> =
+            set.requests.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let _ = write!(text, ", {}x({})", set.count, requests.join(" "));
+        let constraints = &set.constraints;
+        if !constraints.tolerations.is_empty() {
+            text.push_str(" tolerates spot");
+        }
+        if !constraints.node_selector.is_empty() {
+            let _ = write!(text, " selects {:?}", constraints.node_selector);
+        }
+    }
+    if !workload.active {
+        text.push_str(", inactive");
+    }
+    if let State::Holding(held) = &workload.state {
+        let flavors: Vec<String> = held
+            .admission
+            .usage()
+            .map(|(flavor, resource, amount)| format!("{flavor}/{resource} {amount}"))
+            .collect();
+        let _ = write!(text, ", has {} since {}", flavors.join(" "), held.reserved_at.as_seconds());
+    }
+    text
+}
+
+/// How a side that never comes to rest begins.
+pub fn beginning(played: &Played) -> String {
+    let cycles = played.rounds.last().map(|round| &round.cycles[..round.cycles.len().min(20)]);
+    format!("it goes on for ever, or the model does; its last round begins with {cycles:?}")
+}
+
+pub fn decisions(roots: &BTreeMap<Node, Vec<&Decided>>) -> String {
+    let mut text = String::new();
+    for (root, decided) in roots {
+        let _ = write!(text, "\n  {root:?}");
+        for decided in decided {
+            match decided {
+                Decided::Admitted { uid, flavors, .. } => {
+                    let _ = write!(text, "\n    {uid} admitted on {flavors:?}");
+                }
+                Decided::Preempted { preemptor, victims } => {
+                    let _ = write!(text, "\n    {preemptor} preempts {victims:?}");
+                }
+            }
+        }
+    }
+    text
+}
