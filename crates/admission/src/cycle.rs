@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use gangway_model::queues::ReclaimWithinCohort;
 use gangway_model::reasons::PendingReason;
+use gangway_model::workload::Admission;
 use gangway_model::{Timestamp, Uid};
 
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
 use crate::flavors::{self, Found, Mode, Need, Progress};
-use crate::ids::{CellAmounts, QueueId, WorkloadId};
+use crate::ids::{CellAmounts, CellId, QueueId, WorkloadId};
 use crate::ledger::Ledger;
 use crate::lifecycle;
-use crate::memory::Scan;
+use crate::memory::{Grant, Memory, Scan};
 use crate::preemption::{Asker, Request, Victim, search};
-use crate::queues::{Head, Parked};
+use crate::queues::{Head, Parked, Turn};
+use crate::shapes::Given;
 
 /// A head that was evaluated.
 #[derive(Debug)]
@@ -61,6 +63,14 @@ pub(crate) enum Blocked {
     Always,
 }
 
+/// Those whose turn it is.
+#[derive(Default)]
+struct Heads {
+    list: Vec<(QueueId, Head)>,
+    /// It was the turn of somebody of whom it is known that it does not fit.
+    any_passed_by: bool,
+}
+
 /// What was set aside so far in a cycle, besides what the ledger books for good.
 #[derive(Default)]
 struct Pass {
@@ -82,18 +92,23 @@ impl Engine {
         decisions: &mut Vec<Decision>,
     ) -> bool {
         let heads = self.take_heads(blocked);
-        if heads.is_empty() {
+        if heads.list.is_empty() && !heads.any_passed_by {
             return false;
         }
         self.memory.work.cycles += 1;
-        let mut entries: Vec<Entry> =
-            heads.into_iter().filter_map(|(queue, head)| self.nominate(queue, head)).collect();
-        entries.sort_by(|a, b| a.order().cmp(&b.order()));
+        let mut entries: Vec<Entry> = Vec::new();
+        for (queue, head) in heads.list {
+            entries.extend(self.nominate(queue, head));
+        }
+        // Entries are large, their order is not.
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_by(|a, b| entries[*a].order().cmp(&entries[*b].order()));
         let mut pass = Pass::default();
-        for entry in entries {
-            if decisions.len() < budget {
-                self.process(entry, &mut pass, now, budget, decisions);
+        for index in order {
+            if decisions.len() >= budget {
+                break;
             }
+            self.process(&mut entries[index], &mut pass, now, budget, decisions);
         }
         for (queue, amounts) in pass.booked {
             self.memory.ledger.book_for_now(queue, &amounts, -1);
@@ -102,25 +117,25 @@ impl Engine {
         true
     }
 
-    fn take_heads(&mut self, blocked: Blocked) -> Vec<(QueueId, Head)> {
-        let mut heads = Vec::new();
-        for queue in std::mem::take(&mut self.memory.ready) {
-            let pending = &mut self.memory.queues[queue.index()];
-            match pending.head() {
-                Some(head) => {
-                    heads.push((queue, head));
-                    self.memory.ready.push(queue);
-                }
-                None => pending.is_listed = false,
+    fn take_heads(&mut self, blocked: Blocked) -> Heads {
+        let mut heads = Heads::default();
+        let Memory { ready, queues, ledger, .. } = &mut self.memory;
+        ready.retain(|queue| {
+            let pending = &mut queues[queue.index()];
+            match pending.take_turn(|parked| still_fails(ledger, *queue, parked)) {
+                Turn::Of(head) => heads.list.push((*queue, head)),
+                Turn::PassedBy => heads.any_passed_by = true,
+                Turn::OfNobody => pending.is_listed = false,
             }
-        }
+            pending.is_listed
+        });
         match blocked {
             _ if self.rules.standing_reserve => {}
-            Blocked::WithOthers if heads.is_empty() => {}
-            Blocked::WithOthers => self.add_blocked_heads(&mut heads),
+            Blocked::WithOthers if heads.list.is_empty() => {}
+            Blocked::WithOthers => self.add_blocked_heads(&mut heads.list),
             Blocked::Always => {
                 let queues = (0..self.memory.queues.len()).map(QueueId::from);
-                heads.extend(queues.filter_map(|queue| self.blocked_head(queue)));
+                heads.list.extend(queues.filter_map(|queue| self.blocked_head(queue)));
             }
         }
         heads
@@ -149,10 +164,6 @@ impl Engine {
             self.set_aside(queue, &head, Parked::new(PendingReason::PendingEvaluation));
             return None;
         }
-        if let Some(parked) = self.memory.queues[queue.index()].lasting(head.lane).cloned() {
-            self.set_aside(queue, &head, parked);
-            return None;
-        }
         let need = self.need(queue, &head)?;
         self.memory.work.evaluations += 1;
         let priority = self.durable.workloads.get(id)?.priority;
@@ -166,19 +177,48 @@ impl Engine {
         Some(entry)
     }
 
-    /// What the Workloads of a lane need, worked out once per definition of their queue.
+    /// A cell of which a head that fails lacks room, if that alone decides: it has one flavor to choose, can preempt
+    /// nobody, and sets nothing aside that would not stand anyway.
+    fn lacks(&self, entry: &Entry, claims: bool) -> Option<(CellId, i64)> {
+        let ledger = &self.memory.ledger;
+        let view = ledger.view(entry.queue)?;
+        let found = &entry.evaluation.found;
+        let sets_aside =
+            found.grade.mode != Mode::NoFit && !claims && ledger.tree.parent(view.node).is_some();
+        let decides = !sets_aside && !view.may_preempt() && !self.rules.defects;
+        let (group, flavor, wants) = entry.need.only_flavor().filter(|_| decides)?;
+        let cells = &view.groups[group].flavors[flavor].cells;
+        let mut wanted = wants.iter().map(|(at, value)| (cells[usize::from(*at)], *value));
+        wanted.find(|(cell, value)| {
+            let needed = value.saturating_sub(ledger.reserved(entry.queue, *cell));
+            i128::from(needed) > ledger.tree.available(view.node, *cell)
+        })
+    }
+
+    /// What a Workload needs of its queue, worked out once for its shape and all queues that offer the same.
     fn need(&mut self, queue: QueueId, head: &Head) -> Option<Arc<Need>> {
-        let account = self.memory.ledger.account(queue);
-        let definition = account.definition;
-        if let Some(need) = self.memory.queues[queue.index()].need(head.lane, definition) {
+        let view = self.memory.ledger.view(queue)?;
+        let shape = self.track(head.key.id)?.shape;
+        if let Some(need) = self.memory.shapes.need(shape, view.offer) {
             return Some(need);
         }
         let workload = self.durable.workloads.get(head.key.id)?;
-        let mut need = Need::of(account.view.as_ref()?, &self.durable.flavors, &workload.pod_sets);
-        need.waits_for = self.waits_for_alone(queue, &need);
-        let need = Arc::new(need);
-        self.memory.queues[queue.index()].set_need(head.lane, definition, need.clone());
+        let need = Arc::new(Need::of(view, &self.durable.flavors, &workload.pod_sets));
+        let offer = view.offer;
+        self.memory.shapes.set_need(shape, offer, need.clone());
         Some(need)
+    }
+
+    /// Why the members of a lane wait when they do, worked out once per definition of their queue.
+    fn waits_for(&mut self, entry: &Entry) -> PendingReason {
+        let definition = self.memory.ledger.account(entry.queue).definition;
+        let lane = entry.head.lane;
+        if let Some(reason) = self.memory.queues[entry.queue.index()].waits_for(lane, definition) {
+            return reason;
+        }
+        let reason = self.waits_for_alone(entry.queue, &entry.need);
+        self.memory.queues[entry.queue.index()].set_waits_for(lane, definition, reason);
+        reason
     }
 
     /// Why a Workload would wait if nobody else were there: that does not pass. Otherwise it waits for others.
@@ -292,6 +332,9 @@ impl Engine {
         if !self.rules.hold {
             return barred;
         }
+        if self.durable.workloads.get(id).is_none_or(|workload| workload.state.preemptor().is_none()) {
+            return barred;
+        }
         let mut open = vec![id];
         while let Some(current) = open.pop() {
             let left_for =
@@ -312,20 +355,20 @@ impl Engine {
 
     fn process(
         &mut self,
-        entry: Entry,
+        entry: &mut Entry,
         pass: &mut Pass,
         now: Timestamp,
         budget: usize,
         decisions: &mut Vec<Decision>,
     ) {
         if !entry.evaluation.is_viable() {
-            self.reserve_for_this_cycle(&entry, pass);
-            self.nothing_fits(&entry);
+            self.reserve_for_this_cycle(entry, pass);
+            self.nothing_fits(entry);
             return;
         }
         let own = &entry.evaluation.victims;
         let overlaps = own.iter().any(|victim| pass.victims.iter().any(|taken| taken.id == victim.id));
-        if overlaps || !self.still_fits(&entry, pass) {
+        if overlaps || !self.still_fits(entry, pass) {
             // Somebody before it in this cycle took the room. It is tried again in the next.
             self.memory.tracks[entry.head.key.id.index()].rare.forget_scan();
             return;
@@ -335,10 +378,11 @@ impl Engine {
             self.memory.tracks[beaten.index()].rare.beaten_by = Some(entry.head.key.uid.clone());
         }
         if own.is_empty() {
-            self.admit(&entry, now, decisions);
+            self.admit(entry, now, decisions);
         } else {
             pass.victims.extend(own.iter().cloned());
-            let Evaluation { found, victims, .. } = entry.evaluation;
+            let Evaluation { found, victims, .. } = &mut entry.evaluation;
+            let (found, victims) = (found.clone(), std::mem::take(victims));
             if !self.rules.hold {
                 self.memory.ledger.book_for_now(entry.queue, &found.usage, 1);
                 pass.booked.push((entry.queue, found.usage.clone()));
@@ -375,16 +419,25 @@ impl Engine {
         else {
             return;
         };
-        let name = self.memory.ledger.queue_names.name(entry.queue.index());
-        let picks = &entry.evaluation.found.picks;
-        let admission = flavors::admission(view, name, &workload.pod_sets, &entry.need, picks);
-        let admission = Arc::new(admission);
+        let found = &entry.evaluation.found;
+        let (shape, offer) = (self.memory.tracks[id.index()].shape, view.offer);
+        let given = self.memory.shapes.given(shape, offer, &found.picks).cloned();
+        let Given { pod_sets, usage, .. } = given.unwrap_or_else(|| {
+            let pod_sets = flavors::assignments(view, &workload.pod_sets, &entry.need, &found.picks);
+            let usage = Arc::new(found.usage.clone());
+            let given = Given { picks: found.picks.clone(), pod_sets, usage };
+            self.memory.shapes.set_given(shape, offer, given.clone());
+            given
+        });
+        let cluster_queue = self.memory.ledger.queue_names.name(entry.queue.index()).clone();
+        let admission = Arc::new(Admission { cluster_queue, pod_sets });
         let state = lifecycle::admitted(workload, admission.clone(), now);
         self.memory.admissions += 1;
         let won = self.memory.ledger.end_hold(entry.queue, id);
         let rare = &mut self.memory.tracks[id.index()].rare;
         (rare.sequence, rare.scan, rare.won) = (Some(self.memory.admissions), None, won.map(Box::new));
-        decisions.push(self.book(id, Action::Admit(admission), state));
+        let grant = Some(Grant { queue: entry.queue, usage });
+        decisions.push(self.book_grant(id, Action::Admit(admission), state, grant));
     }
 
     /// Sets room aside for a Workload that cannot preempt anybody, so that who comes after it in this cycle
@@ -436,8 +489,9 @@ impl Engine {
         }
         let failure = found.failure;
         let lasts = failure.is_some_and(|failure| failure.lasts);
-        let claim = self.claims(entry.queue, found).then(|| found.usage.clone());
-        let parked = Parked { lasts, claim, ..Parked::new(entry.need.waits_for) };
+        let claim = self.claims(entry.queue, found).then(|| Box::new(found.usage.clone()));
+        let lacks = self.lacks(entry, claim.is_some());
+        let parked = Parked { lasts, claim, lacks, ..Parked::new(self.waits_for(entry)) };
         self.set_aside(entry.queue, &entry.head, parked);
         self.give_up_behind(entry.queue, id);
     }
@@ -512,6 +566,14 @@ fn book_all(ledger: &mut Ledger, victims: &[&Victim], sign: i64) {
             ledger.tree.add_all(node, &victim.usage, sign);
         }
     }
+}
+
+/// Whether it is known without an evaluation that a lane fails as it did before.
+fn still_fails(ledger: &Ledger, queue: QueueId, parked: &Parked) -> bool {
+    let (Some((cell, amount)), Some(node)) = (parked.lacks, ledger.node(queue)) else { return parked.lasts };
+    // Its queue's own reserve does not count against it.
+    let needed = amount.saturating_sub(ledger.reserved(queue, cell));
+    parked.lasts || i128::from(needed) > ledger.tree.available(node, cell)
 }
 
 /// What a preemptor gets of the room that is kept for it, if all of it is there.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gangway_model::queues::{ClusterQueue, Cohort, QueueingStrategy};
+use gangway_model::queues::{ClusterQueue, Cohort, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::ClusterQueueReason;
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName};
 
@@ -132,6 +132,7 @@ impl Engine {
         if id.index() >= self.memory.queues.len() {
             self.memory.queues.resize_with(id.index() + 1, PendingQueue::default);
             self.memory.cluster_tallies.resize_with(id.index() + 1, Default::default);
+            self.memory.is_changed.resize(id.index() + 1, false);
         }
         id
     }
@@ -145,12 +146,23 @@ impl Engine {
         LocalQueueId::from(number)
     }
 
+    /// The status of a queue may have changed.
+    pub(crate) fn note_changed(&mut self, queue: ChangedQueue) {
+        let is_changed = match queue {
+            ChangedQueue::Cluster(id) => &mut self.memory.is_changed[id.index()],
+            ChangedQueue::Local(id) => &mut self.memory.locals[id.index()].is_changed,
+        };
+        if !std::mem::replace(is_changed, true) {
+            self.memory.changed_queues.push(queue);
+        }
+    }
+
     fn on_cluster_queue_change(&mut self, name: &ClusterQueueName) {
         self.memory.definitions += 1;
         self.memory.ledger.outdate();
         let id = self.queue_id(name);
         self.memory.redefined.insert(id);
-        self.memory.changed_queues.insert(ChangedQueue::Cluster(id));
+        self.note_changed(ChangedQueue::Cluster(id));
         if let Some(definition) = self.durable.cluster_queues.get(name) {
             let strict = definition.strategy == QueueingStrategy::StrictFifo;
             self.memory.queues[id.index()].set_strict(strict);
@@ -176,7 +188,7 @@ impl Engine {
     fn on_local_queue_change(&mut self, name: &ObjectName) {
         self.memory.definitions += 1;
         let id = self.local_queue_id(name);
-        self.memory.changed_queues.insert(ChangedQueue::Local(id));
+        self.note_changed(ChangedQueue::Local(id));
         let members: Vec<WorkloadId> = self.memory.locals[id.index()].members.iter().copied().collect();
         for member in members {
             self.reindex(member);
@@ -202,7 +214,8 @@ impl Engine {
         let name = self.memory.local_names.name(local.index()).clone();
         let target = self.durable.local_queues.get(&name).map(|queue| queue.cluster_queue.clone());
         let standing = self.durable.queue_standing(&name).map(Arc::new);
-        let outlook = Outlook { queue: target.map(|target| self.queue_id(&target)), standing };
+        let is_open = self.durable.local_queues.get(&name).map(|queue| queue.stop_policy == StopPolicy::None);
+        let outlook = Outlook { queue: target.map(|target| self.queue_id(&target)), is_open, standing };
         self.memory.locals[local.index()].outlook = Some((definitions, outlook.clone()));
         outlook
     }

@@ -198,6 +198,12 @@ impl Engine {
     /// Queues whose status may have changed since this was last asked.
     pub fn take_changed_queues(&mut self) -> Vec<QueueRef> {
         let changed = std::mem::take(&mut self.memory.changed_queues);
+        for queue in &changed {
+            match queue {
+                ChangedQueue::Cluster(id) => self.memory.is_changed[id.index()] = false,
+                ChangedQueue::Local(id) => self.memory.locals[id.index()].is_changed = false,
+            }
+        }
         let mut changed: Vec<QueueRef> = changed
             .into_iter()
             .map(|queue| match queue {

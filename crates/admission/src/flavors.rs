@@ -2,12 +2,13 @@
 //! best of all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gangway_model::constraints::untolerated;
 use gangway_model::queues::{Flavor, FungibilityPolicy, FungibilityPreference};
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{Admission, Assignment, PodSet};
-use gangway_model::{ClusterQueueName, FlavorName, PODS_RESOURCE, Requests, ResourceName};
+use gangway_model::workload::{Assignment, PodSet};
+use gangway_model::{FlavorName, PODS_RESOURCE, Requests, ResourceName};
 use smallvec::SmallVec;
 
 use crate::ids::{CellAmounts, CellId, NodeId, add_amount, amount_of};
@@ -37,8 +38,6 @@ struct PodSetNeed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     pod_sets: SmallVec<[PodSetNeed; 1]>,
-    /// Why it waits when it does: for others, or for something that does not pass.
-    pub(crate) waits_for: PendingReason,
 }
 
 /// What a podSet wants in all; pods are counted where the queue gives quota for them.
@@ -51,11 +50,17 @@ fn wanted(view: &QueueView, pod_set: &PodSet) -> Requests {
 }
 
 impl Need {
+    /// The only flavor that suits, with its group and what is wanted of it; none if there is a choice.
+    pub(crate) fn only_flavor(&self) -> Option<(usize, usize, &[(u16, i64)])> {
+        let [PodSetNeed { groups, uncovered: None }] = &self.pod_sets[..] else { return None };
+        let [GroupNeed { group, wants, suits }] = &groups[..] else { return None };
+        let mut suiting = suits.iter().enumerate().filter(|(_, suits)| **suits).map(|(at, _)| at);
+        let first = suiting.next().filter(|_| suiting.next().is_none())?;
+        Some((*group, first, wants))
+    }
+
     pub(crate) fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_sets: &[PodSet]) -> Self {
-        Self {
-            pod_sets: pod_sets.iter().map(|pod_set| PodSetNeed::of(view, flavors, pod_set)).collect(),
-            waits_for: PendingReason::WaitingForQuota,
-        }
+        Self { pod_sets: pod_sets.iter().map(|pod_set| PodSetNeed::of(view, flavors, pod_set)).collect() }
     }
 }
 
@@ -441,14 +446,13 @@ pub(crate) fn book_victims(ledger: &mut Ledger, victims: &[crate::preemption::Vi
     }
 }
 
-/// The admission that the picks of a search come to.
-pub(crate) fn admission(
+/// What podSets are given by the picks of a search.
+pub(crate) fn assignments(
     view: &QueueView,
-    queue: &ClusterQueueName,
     pod_sets: &[PodSet],
     need: &Need,
     picks: &[Pick],
-) -> Admission {
+) -> Arc<[Assignment]> {
     let mut picks = picks.iter();
     let assignment = |(pod_set, need): (&PodSet, &PodSetNeed)| {
         let mut flavors: Vec<(ResourceName, FlavorName)> = Vec::new();
@@ -464,6 +468,5 @@ pub(crate) fn admission(
         flavors.sort();
         Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count }
     };
-    let pod_sets = pod_sets.iter().zip(&need.pod_sets).map(assignment).collect();
-    Admission { cluster_queue: queue.clone(), pod_sets }
+    pod_sets.iter().zip(&need.pod_sets).map(assignment).collect()
 }

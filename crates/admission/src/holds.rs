@@ -254,7 +254,11 @@ impl Engine {
             |workload| matches!(&workload.state, State::Pending(pending) if pending.waiting.is_some()),
         );
         let claim = if waited { self.claim_of(queue, head) } else { None };
-        self.set_aside(queue, head, Parked { claim, ..Parked::new(PendingReason::PendingEvaluation) });
+        self.set_aside(
+            queue,
+            head,
+            Parked { claim: claim.map(Box::new), ..Parked::new(PendingReason::PendingEvaluation) },
+        );
     }
 
     /// Keeps the room of a preemptor, worked out again.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, Cohort, Fungibility, PreemptionPolicy, QueueingStrategy,
+    ReclaimWithinCohort, WithinClusterQueue,
 };
 use gangway_model::workload::Admission;
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Timestamp, Uid};
 use smallvec::SmallVec;
 
-use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, WorkloadId, add_amount};
+use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, WorkloadId, add_amount, amount_of};
 use crate::tree::{Plan, Tree};
 
 /// A place among the holders of a queue's quota, in the order in which they would be preempted: those on
@@ -54,6 +55,8 @@ pub(crate) struct GroupView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueView {
     pub(crate) node: NodeId,
+    /// Names what it offers: queues with the same groups and flavors have the same.
+    pub(crate) offer: OfferId,
     pub(crate) groups: Vec<GroupView>,
     pub(crate) fungibility: Fungibility,
     pub(crate) preemption: PreemptionPolicy,
@@ -62,10 +65,30 @@ pub(crate) struct QueueView {
     pub(crate) active: bool,
 }
 
+/// Names groups of resources with their flavors, as of one building of the trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OfferId {
+    built: u64,
+    number: u32,
+}
+
+impl OfferId {
+    /// Whether the other is of the same building of the trees.
+    pub(crate) fn is_as_old_as(self, other: Self) -> bool {
+        self.built == other.built
+    }
+}
+
 impl QueueView {
     /// Which group covers a resource.
     pub(crate) fn group_of(&self, resource: &str) -> Option<usize> {
         self.groups.iter().position(|group| group.resources.iter().any(|r| r.as_str() == resource))
+    }
+
+    /// Whether anybody may be preempted for its Workloads.
+    pub(crate) fn may_preempt(&self) -> bool {
+        self.preemption.within_cluster_queue != WithinClusterQueue::Never
+            || self.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never
     }
 
     pub(crate) fn may_preempt_while_borrowing(&self) -> bool {
@@ -248,6 +271,11 @@ impl Ledger {
         self.hold_again(queue, Kept { id, booked: need.clone(), need, flavors });
     }
 
+    /// How much of a cell others may not borrow from a queue.
+    pub(crate) fn reserved(&self, queue: QueueId, cell: CellId) -> i64 {
+        self.accounts[queue.index()].reserve.as_ref().map_or(0, |kept| amount_of(&kept.booked, cell))
+    }
+
     /// The room that is kept for a preemptor of this queue.
     pub(crate) fn hold(&self, queue: QueueId, id: WorkloadId) -> Option<&Kept> {
         self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)
@@ -335,6 +363,7 @@ impl Ledger {
         self.is_outdated = false;
         self.generation += 1;
         let mut plan = Plan::default();
+        let mut offers: Interner<Vec<Vec<CellId>>> = Interner::default();
         let cohorts = self.plan_cohorts(definitions, &mut plan);
         for account in &mut self.accounts {
             account.view = None;
@@ -346,8 +375,14 @@ impl Ledger {
                 plan.set_parent(node, *cohort);
             }
             let groups = self.plan_groups(&queue.resource_groups, node, &mut plan);
+            let offered: Vec<Vec<CellId>> = groups
+                .iter()
+                .map(|group| group.flavors.iter().flat_map(|flavor| flavor.cells.iter().copied()).collect())
+                .collect();
+            let number = u32::try_from(offers.number(&offered)).unwrap_or(u32::MAX);
             let view = QueueView {
                 node,
+                offer: OfferId { built: self.generation, number },
                 groups,
                 fungibility: queue.fungibility,
                 preemption: queue.preemption,

@@ -68,8 +68,10 @@ pub(crate) struct Memory {
     pub(crate) unreported: VecDeque<WorkloadId>,
     /// When something becomes due by itself. Restart: rebuilt from stored times.
     pub(crate) deadlines: BTreeSet<(Timestamp, WorkloadId)>,
-    /// Queues whose status may have changed. Restart: all are looked at once.
-    pub(crate) changed_queues: BTreeSet<ChangedQueue>,
+    /// Queues whose status may have changed, each once. Restart: all are looked at once.
+    pub(crate) changed_queues: Vec<ChangedQueue>,
+    /// Whether each ClusterQueue is among them.
+    pub(crate) is_changed: Vec<bool>,
     /// How many admissions were decided. Restart: begins again; within a second, order is by uid then.
     pub(crate) admissions: u64,
     /// How much was done. Restart: counted anew.
@@ -111,6 +113,8 @@ pub(crate) struct Local {
     /// The Workloads that name it.
     pub(crate) members: BTreeSet<WorkloadId>,
     pub(crate) tally: Tally,
+    /// It is among the queues whose status may have changed.
+    pub(crate) is_changed: bool,
     /// The queue behind it and what keeps Workloads out of it, as of some definitions.
     pub(crate) outlook: Option<(u64, Outlook)>,
 }
@@ -120,6 +124,8 @@ pub(crate) struct Local {
 pub(crate) struct Outlook {
     /// The ClusterQueue behind it.
     pub(crate) queue: Option<QueueId>,
+    /// Whether it exists and is not stopped; none if it does not exist.
+    pub(crate) is_open: Option<bool>,
     /// What keeps its Workloads out, whatever they ask for.
     pub(crate) standing: Option<Arc<Standing>>,
 }
@@ -330,6 +336,15 @@ pub(crate) struct UnderWay {
     pub(crate) sent_on: Option<u64>,
     /// Nobody knows how it ended.
     pub(crate) unknown: bool,
+    /// The quota that it gives, if it admits.
+    pub(crate) grant: Option<Grant>,
+}
+
+/// Quota that is given.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) queue: QueueId,
+    pub(crate) usage: Arc<CellAmounts>,
 }
 
 /// The API refused a write.

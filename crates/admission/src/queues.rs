@@ -2,14 +2,12 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use gangway_model::reasons::PendingReason;
 use gangway_model::{Timestamp, Uid};
 use rustc_hash::FxHashMap;
 
-use crate::flavors::Need;
-use crate::ids::{CellAmounts, WorkloadId};
+use crate::ids::{CellAmounts, CellId, WorkloadId};
 use crate::shapes::ShapeId;
 
 /// A place in a queue. The lower rank goes first, then the earlier timestamp, then the uid.
@@ -73,15 +71,17 @@ pub(crate) struct Parked {
     pub(crate) reason: PendingReason,
     /// Nobody who leaves can help: only other definitions.
     pub(crate) lasts: bool,
+    /// As long as the queue lacks this, nobody of the lane fits.
+    pub(crate) lacks: Option<(CellId, i64)>,
     /// What others may not borrow as long as the first of the lane waits for it.
-    pub(crate) claim: Option<CellAmounts>,
+    pub(crate) claim: Option<Box<CellAmounts>>,
     /// When: how often the queue had been woken.
     pub(crate) epoch: u64,
 }
 
 impl Parked {
     pub(crate) fn new(reason: PendingReason) -> Self {
-        Self { reason, lasts: false, claim: None, epoch: 0 }
+        Self { reason, lasts: false, lacks: None, claim: None, epoch: 0 }
     }
 }
 
@@ -96,8 +96,8 @@ struct Lane {
     parked: Option<Parked>,
     /// Why none of them fitted when that was last found: what its members have reported.
     reported: Option<PendingReason>,
-    /// What its members need, and of which definition of the queue.
-    need: Option<(u64, Arc<Need>)>,
+    /// Why its members wait when they do, and of which definition of the queue.
+    waits_for: Option<(u64, PendingReason)>,
 }
 
 /// The Workloads that wait in one ClusterQueue.
@@ -130,6 +130,17 @@ pub(crate) struct PendingQueue {
 pub(crate) struct Head {
     pub(crate) key: QueueKey,
     pub(crate) lane: usize,
+}
+
+/// Whose turn it is in a queue.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Nobody's: all are set aside, or nobody waits.
+    OfNobody,
+    /// That of somebody who does not fit, as before.
+    PassedBy,
+    /// That of this one.
+    Of(Head),
 }
 
 impl PendingQueue {
@@ -176,7 +187,7 @@ impl PendingQueue {
             return *index;
         }
         let (members, first) = (VecDeque::new(), None);
-        let lane = Lane { key, members, first, parked: None, reported: None, need: None };
+        let lane = Lane { key, members, first, parked: None, reported: None, waits_for: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index] = Some(lane);
@@ -220,6 +231,19 @@ impl PendingQueue {
         self.heads.insert(next, index);
     }
 
+    /// Takes a turn: it is that of the Workload to evaluate next. One that `still_fails` as before has had its turn
+    /// with that.
+    pub(crate) fn take_turn(&mut self, still_fails: impl Fn(&Parked) -> bool) -> Turn {
+        let Some(head) = self.head() else { return Turn::OfNobody };
+        match self.last_parked(head.lane) {
+            Some(parked) if still_fails(parked) => {
+                self.set_aside_again(&head);
+                Turn::PassedBy
+            }
+            _ => Turn::Of(head),
+        }
+    }
+
     /// The Workload to evaluate next, if any may be.
     pub(crate) fn head(&mut self) -> Option<Head> {
         if self.strict {
@@ -255,21 +279,32 @@ impl PendingQueue {
         self.heads.first_key_value().map(|(key, lane)| Head { key: key.clone(), lane: *lane })
     }
 
-    /// What a lane's members need, if that was worked out for this definition of the queue.
-    pub(crate) fn need(&self, lane: usize, definition: u64) -> Option<Arc<Need>> {
-        let (known, need) = self.lanes.get(lane)?.as_ref()?.need.as_ref()?;
-        (*known == definition).then(|| need.clone())
+    /// Why a lane's members wait when they do, if that was worked out for this definition of the queue.
+    pub(crate) fn waits_for(&self, lane: usize, definition: u64) -> Option<PendingReason> {
+        let (known, reason) = self.lanes.get(lane)?.as_ref()?.waits_for?;
+        (known == definition).then_some(reason)
     }
 
-    pub(crate) fn set_need(&mut self, lane: usize, definition: u64, need: Arc<Need>) {
+    pub(crate) fn set_waits_for(&mut self, lane: usize, definition: u64, reason: PendingReason) {
         if let Some(Some(lane)) = self.lanes.get_mut(lane) {
-            lane.need = Some((definition, need));
+            lane.waits_for = Some((definition, reason));
         }
     }
 
-    /// What was found of a lane before, if that can only change with the definitions.
-    pub(crate) fn lasting(&self, lane: usize) -> Option<&Parked> {
-        self.lanes.get(lane)?.as_ref()?.parked.as_ref().filter(|parked| parked.lasts)
+    /// What was found of a lane before.
+    pub(crate) fn last_parked(&self, lane: usize) -> Option<&Parked> {
+        self.lanes.get(lane)?.as_ref()?.parked.as_ref()
+    }
+
+    /// A head does not fit, just as before.
+    pub(crate) fn set_aside_again(&mut self, head: &Head) {
+        let epoch = self.epoch;
+        if let Some(Some(Lane { parked: Some(parked), .. })) = self.lanes.get_mut(head.lane) {
+            parked.epoch = epoch;
+        }
+        if self.strict {
+            self.blocked = Some((head.key.clone(), epoch));
+        }
     }
 
     /// A head does not fit. In a strict queue that holds up everybody, otherwise its shape.
@@ -302,7 +337,7 @@ impl PendingQueue {
     pub(crate) fn claim(&self) -> Option<(WorkloadId, &CellAmounts)> {
         let (key, lane) = self.claims.first_key_value()?;
         let parked = self.lanes[*lane].as_ref()?.parked.as_ref()?;
-        Some((key.id, parked.claim.as_ref()?))
+        Some((key.id, parked.claim.as_deref()?))
     }
 
     /// Lets everybody be tried again.
@@ -316,7 +351,7 @@ impl PendingQueue {
         self.wake();
         for lane in self.lanes.iter_mut().flatten() {
             if let Some(parked) = &mut lane.parked {
-                parked.lasts = false;
+                (parked.lasts, parked.lacks) = (false, None);
             }
         }
     }
@@ -552,9 +587,14 @@ mod tests {
         line.set_aside(exceeds);
         line.queue.wake();
         let again = line.queue.head().expect("it takes its turn");
-        assert!(line.queue.lasting(again.lane).is_some());
+        assert!(line.queue.last_parked(again.lane).is_some_and(|parked| parked.lasts));
+        line.queue.set_aside_again(&again);
+        assert_eq!(line.head(), None);
         line.queue.wake_all();
-        assert!(line.queue.lasting(again.lane).is_none(), "other definitions may help");
+        assert!(
+            line.queue.last_parked(again.lane).is_some_and(|parked| !parked.lasts),
+            "other definitions may help"
+        );
     }
 
     #[test]
@@ -563,7 +603,7 @@ mod tests {
         let mut line = Line::default();
         let first = line.insert(0, 1, "large", large);
         let second = line.insert(0, 2, "small", small);
-        let claim = |amount| Some([(crate::ids::CellId(0), amount)].into_iter().collect());
+        let claim = |amount| Some(Box::new([(CellId(0), amount)].into_iter().collect()));
         for amount in [1, 2] {
             line.set_aside(Parked { claim: claim(amount), ..busy() });
         }

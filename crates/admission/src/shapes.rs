@@ -3,9 +3,14 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use gangway_model::workload::PodSet;
+use gangway_model::workload::{Assignment, PodSet};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+
+use crate::flavors::{Need, Pick};
+use crate::ids::CellAmounts;
+use crate::ledger::OfferId;
 
 /// Names a shape as long as a Workload has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +22,25 @@ struct Shape {
     priority: i32,
     pod_sets: Arc<[PodSet]>,
     users: usize,
+    /// What it needs of queues, by what they offer; queues that offer the same share it.
+    known: SmallVec<[Known; 1]>,
+}
+
+/// What a shape needs of queues that offer the same.
+#[derive(Debug)]
+struct Known {
+    offer: OfferId,
+    need: Arc<Need>,
+    /// What was last given.
+    given: Option<Given>,
+}
+
+/// What Workloads of a shape are given: the same as long as they get the same flavors.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) picks: SmallVec<[Pick; 2]>,
+    pub(crate) pod_sets: Arc<[Assignment]>,
+    pub(crate) usage: Arc<CellAmounts>,
 }
 
 /// The shapes in use.
@@ -54,7 +78,7 @@ impl Shapes {
             shape.users += 1;
             return (ShapeId(number), shape.pod_sets.clone());
         }
-        let shape = Some(Shape { priority, pod_sets: pod_sets.clone(), users: 1 });
+        let shape = Some(Shape { priority, pod_sets: pod_sets.clone(), users: 1, known: SmallVec::new() });
         let number = match self.free.pop() {
             Some(number) => {
                 self.slots[number as usize] = shape;
@@ -83,6 +107,37 @@ impl Shapes {
         }
         self.slots[number as usize] = None;
         self.free.push(number);
+    }
+
+    fn known(&self, ShapeId(number): ShapeId, offer: OfferId) -> Option<&Known> {
+        self.slots.get(number as usize)?.as_ref()?.known.iter().find(|known| known.offer == offer)
+    }
+
+    /// What a shape needs of queues that offer this, if it was worked out.
+    pub(crate) fn need(&self, shape: ShapeId, offer: OfferId) -> Option<Arc<Need>> {
+        Some(self.known(shape, offer)?.need.clone())
+    }
+
+    pub(crate) fn set_need(&mut self, ShapeId(number): ShapeId, offer: OfferId, need: Arc<Need>) {
+        if let Some(Some(shape)) = self.slots.get_mut(number as usize) {
+            shape.known.retain(|known| known.offer.is_as_old_as(offer));
+            shape.known.push(Known { offer, need, given: None });
+        }
+    }
+
+    /// What was given with these flavors before.
+    pub(crate) fn given(&self, shape: ShapeId, offer: OfferId, picks: &[Pick]) -> Option<&Given> {
+        let given = self.known(shape, offer)?.given.as_ref()?;
+        let are_same = given.picks.iter().map(|pick| pick.flavor).eq(picks.iter().map(|pick| pick.flavor));
+        are_same.then_some(given)
+    }
+
+    pub(crate) fn set_given(&mut self, ShapeId(number): ShapeId, offer: OfferId, given: Given) {
+        let known = self.slots.get_mut(number as usize).and_then(Option::as_mut);
+        let known = known.and_then(|shape| shape.known.iter_mut().find(|known| known.offer == offer));
+        if let Some(known) = known {
+            known.given = Some(given);
+        }
     }
 
     /// How often all shapes together are in use.

@@ -14,7 +14,7 @@ use crate::event::JobFacts;
 use crate::ids::{CellId, LocalQueueId, WorkloadId};
 use crate::ledger::{Holder, HolderKey};
 use crate::lifecycle;
-use crate::memory::{ChangedQueue, CountedAs, Holds, Memory, Place, Track};
+use crate::memory::{ChangedQueue, CountedAs, Grant, Holds, Memory, Place, Track};
 use crate::queues::{LaneKey, Places, QueueKey};
 use crate::records::Workloads;
 use crate::tally::Counted;
@@ -198,11 +198,12 @@ impl Engine {
         self.recount(id);
         self.set_deadline(id, Timestamp::from_nanos(i64::MIN));
         self.forget_failed_start(id);
-        if self.is_something_due(id) {
+        let due = self.due_at_once(id);
+        if due.is_some_and(|due| due.something) {
             self.touch(id);
         }
         self.note_unreported(id);
-        let place = self.place_now(id);
+        let place = if due.is_some_and(|due| !due.by_lifecycle) { self.place_now(id) } else { None };
         let track = &mut self.memory.tracks[id.index()];
         if track.place == place {
             return;
@@ -224,13 +225,16 @@ impl Engine {
         self.follow_claim(queue);
     }
 
-    fn is_something_due(&self, id: WorkloadId) -> bool {
-        let Some(workload) = self.durable.workloads.get(id) else { return false };
+    /// Whether something is due for a Workload, whatever the time; none if it is not known.
+    fn due_at_once(&self, id: WorkloadId) -> Option<Due> {
+        let workload = self.durable.workloads.get(id)?;
         let track = &self.memory.tracks[id.index()];
-        track.rare.condemned.is_some()
+        let by_lifecycle = lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_some();
+        let something = by_lifecycle
+            || track.rare.condemned.is_some()
             || track.rare.unstartable.is_some()
-            || lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_some()
-            || matches!(workload.state, State::Evicting(..))
+            || matches!(workload.state, State::Evicting(..));
+        Some(Due { by_lifecycle, something })
     }
 
     /// That a Job cannot start was said of the quota that its Workload had: other quota is another try. And
@@ -281,7 +285,7 @@ impl Engine {
         Known { tracks: &self.memory.tracks, workloads: &self.durable.workloads }
     }
 
-    /// Where a Workload has to wait now; none if it does not wait for quota.
+    /// Where a Workload for which nothing else is due has to wait now; none if it does not wait for quota.
     fn place_now(&mut self, id: WorkloadId) -> Option<Place> {
         let State::Pending(_) = &self.durable.workloads.get(id)?.state else { return None };
         let track = &self.memory.tracks[id.index()];
@@ -299,8 +303,7 @@ impl Engine {
             && outlook.standing.is_none()
             && Durable::own_standing(workload).is_none()
             && !workload.deleting
-            && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible)
-            && lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_none();
+            && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible);
         if !may_queue {
             return None;
         }
@@ -351,8 +354,14 @@ impl Engine {
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
             let known = known.filter(|known| known.admission == admission).map(|known| known.usage.clone());
             let queued_at = queue_order_time(workload);
-            let cluster = self.queue_id(&admission.cluster_queue);
-            let usage = known.unwrap_or_else(|| Arc::new(self.memory.ledger.usage(&admission)));
+            let grant = track.rare.decision.as_ref().and_then(|write| write.grant.clone());
+            let Grant { queue: cluster, usage } = match (grant, known) {
+                (Some(grant), _) => grant,
+                (None, known) => {
+                    let usage = known.unwrap_or_else(|| Arc::new(self.memory.ledger.usage(&admission)));
+                    Grant { queue: self.queue_id(&admission.cluster_queue), usage }
+                }
+            };
             let holds = Some(Box::new(Holds { admission, usage, key, queued_at }));
             return Some(CountedAs { local, cluster: Some(cluster), counted, holds });
         }
@@ -361,9 +370,9 @@ impl Engine {
         if !queued {
             return None;
         }
-        let name = self.memory.local_names.name(local.index());
-        let is_open = self.durable.local_queues.get(name)?.stop_policy == StopPolicy::None;
-        let cluster = self.outlook(local).queue.filter(|_| is_open);
+        let outlook = self.outlook(local);
+        let is_open = outlook.is_open?;
+        let cluster = outlook.queue.filter(|_| is_open);
         Some(CountedAs { local, cluster, counted: Counted::Pending, holds: None })
     }
 
@@ -408,10 +417,10 @@ impl Engine {
         let holds = counted.holds.as_ref();
         let usage: &[(CellId, i64)] = holds.map_or(&[], |holds| holds.usage.as_slice());
         self.memory.locals[counted.local.index()].tally.count(counted.counted, usage, sign);
-        self.memory.changed_queues.insert(ChangedQueue::Local(counted.local));
+        self.note_changed(ChangedQueue::Local(counted.local));
         let Some(cluster) = counted.cluster else { return };
         self.memory.cluster_tallies[cluster.index()].count(counted.counted, usage, sign);
-        self.memory.changed_queues.insert(ChangedQueue::Cluster(cluster));
+        self.note_changed(ChangedQueue::Cluster(cluster));
         let Some(holds) = holds else { return };
         if sign > 0 {
             let holder = Holder { id, queued_at: holds.queued_at, usage: holds.usage.clone() };
@@ -420,6 +429,15 @@ impl Engine {
             self.memory.ledger.leave(cluster, &holds.key);
         }
     }
+}
+
+/// What is due for a Workload.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// By its own life and that of its Job.
+    by_lifecycle: bool,
+    /// By anything.
+    something: bool,
 }
 
 /// Whether a holder of quota holds it no more, or holds other quota.

@@ -7,18 +7,29 @@ use crate::decision::{Action, Decision, DecisionId, PendingWrite};
 use crate::engine::Engine;
 use crate::event::Outcome;
 use crate::ids::WorkloadId;
-use crate::memory::{Rare, Refused, UnderWay};
+use crate::memory::{Grant, Rare, Refused, UnderWay};
 
 impl Engine {
     /// Makes a decision and books its effect.
     pub(crate) fn book(&mut self, id: WorkloadId, action: Action, state: State) -> Decision {
+        self.book_grant(id, action, state, None)
+    }
+
+    /// Makes a decision and books its effect; if it admits, with the quota that it gives.
+    pub(crate) fn book_grant(
+        &mut self,
+        id: WorkloadId,
+        action: Action,
+        state: State,
+        grant: Option<Grant>,
+    ) -> Decision {
         let decision = DecisionId(self.memory.next_decision);
         self.memory.next_decision += 1;
         let (uid, name) = match self.durable.workloads.get(id) {
             Some(workload) => (workload.uid.clone(), workload.name.clone()),
             None => unreachable!("decisions are made of known Workloads"),
         };
-        let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false });
+        let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false, grant });
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
         let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.rare.decision };

@@ -282,7 +282,10 @@ mod tests {
 
     fn reservation() -> Reservation {
         Reservation {
-            admission: Arc::new(Admission { cluster_queue: ClusterQueueName::from("cq"), pod_sets: vec![] }),
+            admission: Arc::new(Admission {
+                cluster_queue: ClusterQueueName::from("cq"),
+                pod_sets: [].into(),
+            }),
             reserved_at: at(1),
             admitted_at: Some(at(2)),
             past_eviction: Some(Box::new(PastEviction {

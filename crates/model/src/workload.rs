@@ -206,7 +206,7 @@ pub struct Admission {
     /// The queue whose quota it is.
     pub cluster_queue: ClusterQueueName,
     /// Per podSet, in the order of the specification.
-    pub pod_sets: Vec<Assignment>,
+    pub pod_sets: Arc<[Assignment]>,
 }
 
 /// The quota that a podSet uses.

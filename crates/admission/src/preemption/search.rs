@@ -21,6 +21,9 @@ pub(crate) fn search(ledger: &mut Ledger, asker: Asker<'_>, request: Request<'_>
     let Some(view) = accounts.get(asker.queue.index()).and_then(|account| account.view.as_ref()) else {
         return Found::default();
     };
+    if !view.may_preempt() {
+        return Found::default();
+    }
     let queue_of = |node: NodeId| queue_of_node.get(node.index()).copied().flatten();
     let candidates = Candidates::collect(accounts, &queue_of, tree, asker, request, view);
     let node_of = |queue: QueueId| accounts[queue.index()].view.as_ref().map(|view| view.node);

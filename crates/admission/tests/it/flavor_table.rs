@@ -59,7 +59,12 @@ pub fn waiting_message(world: &World, uid: &str) -> String {
 }
 
 pub fn assignments(world: &World, uid: &str) -> Vec<Assignment> {
-    state(world, uid).reservation().unwrap_or_else(|| panic!("{uid} has no quota")).admission.pod_sets.clone()
+    state(world, uid)
+        .reservation()
+        .unwrap_or_else(|| panic!("{uid} has no quota"))
+        .admission
+        .pod_sets
+        .to_vec()
 }
 
 /// `podset: resource=flavor …` for each podSet.

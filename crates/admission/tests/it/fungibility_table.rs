@@ -365,7 +365,6 @@ fn a_search_that_led_nowhere_holds_nobody_up_and_ends() {
 
 /// Alone it would be admitted, so it waits for others and not for more quota.
 #[test]
-#[ignore = "the engine does not do this yet"]
 fn what_a_search_finds_behind_the_first_flavor_is_not_too_large() {
     let mut scene = scan_memory_scene();
     let second = constrained(pods("second", 2), selects("flavor", "f1"));

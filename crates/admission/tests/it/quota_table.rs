@@ -15,28 +15,33 @@ fn queue(name: &str, parent: Option<&str>, quota: Quota) -> ClusterQueue {
     ClusterQueue { cohort: parent.map(Into::into), ..cluster_queue(name, cpu_group(&[("f", quota)])) }
 }
 
+/// Nominal quota, borrowing limit, lending limit.
+type Amounts = [Option<i64>; 3];
+
+/// A queue or cohort, its parent, and what it has.
+type Member<A> = (&'static str, Option<&'static str>, A);
+
 struct Row {
     case: &'static str,
-    cohorts: &'static [(&'static str, Option<&'static str>, Option<[Option<i64>; 3]>)],
-    queues: &'static [(&'static str, Option<&'static str>, [Option<i64>; 3])],
+    cohorts: &'static [Member<Option<Amounts>>],
+    queues: &'static [Member<Amounts>],
     used: &'static [(&'static str, i64)],
     room: &'static [(&'static str, i64)],
 }
 
-/// Nominal quota, borrowing limit, lending limit.
-fn quota_of([nominal, borrowing, lending]: [Option<i64>; 3]) -> Quota {
+fn quota_of([nominal, borrowing, lending]: Amounts) -> Quota {
     limited(nominal.unwrap_or(0), borrowing, lending)
 }
 
-const fn own(nominal: i64) -> [Option<i64>; 3] {
+const fn own(nominal: i64) -> Amounts {
     [Some(nominal), None, None]
 }
 
-const fn borrows(nominal: i64, at_most: i64) -> [Option<i64>; 3] {
+const fn borrows(nominal: i64, at_most: i64) -> Amounts {
     [Some(nominal), Some(at_most), None]
 }
 
-const fn lends(nominal: i64, at_most: i64) -> [Option<i64>; 3] {
+const fn lends(nominal: i64, at_most: i64) -> Amounts {
     [Some(nominal), None, Some(at_most)]
 }
 

@@ -19,7 +19,7 @@ use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, PreemptionPolicy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{State, Workload};
+use gangway_model::workload::{Admission, Assignment, State, Workload};
 
 use crate::build::*;
 use crate::scene::{Scene, shown};
@@ -172,7 +172,6 @@ fn trap_17_a_priority_that_is_raised_while_it_waits_may_preempt() {
 }
 
 #[test]
-#[ignore = "the engine does not do this yet"]
 fn trap_17_a_priority_that_is_lowered_may_be_preempted() {
     let mut scene = Scene::new(vec![preempting("q", 4)]);
     scene.submit("q", ranked("runs", 4, 5, 0));
@@ -391,7 +390,10 @@ fn trap_29_nobody_gets_credit_from_a_negative_amount() {
     scene.run();
     scene.edit("w", |w| {
         if let State::Holding(reservation) = &mut w.state {
-            Arc::make_mut(&mut reservation.admission).pod_sets[0].usage = requests(&[("cpu", -5)]);
+            let admission = (*reservation.admission).clone();
+            let owes = |set: &Assignment| Assignment { usage: requests(&[("cpu", -5)]), ..set.clone() };
+            let pod_sets = admission.pod_sets.iter().map(owes).collect();
+            reservation.admission = Arc::new(Admission { pod_sets, ..admission });
         }
     });
     scene.run();
@@ -582,7 +584,6 @@ fn trap_40_nobody_is_told_to_leave_twice() {
 }
 
 #[test]
-#[ignore = "the engine does not do this yet"]
 fn trap_40_an_eviction_whose_write_failed_is_tried_again() {
     for outcome in [Outcome::Conflict, Outcome::Rejected("no".into())] {
         let mut scene = Scene::new(vec![preempting("q", 4), queue("other", 0)]);

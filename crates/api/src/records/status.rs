@@ -1,5 +1,7 @@
 //! States of the model as the statuses of objects, ready for a merge patch.
 
+use std::sync::Arc;
+
 use gangway_model::Timestamp;
 use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::quantity::to_quantity_text;
@@ -65,8 +67,9 @@ fn admission_of(state: &State) -> Option<&Admission> {
 
 /// The same admission whatever the order in which it was written.
 fn by_name(mut admission: Admission) -> Admission {
-    admission.pod_sets.sort_by(|a, b| a.name.cmp(&b.name));
-    for assignment in &mut admission.pod_sets {
+    let pod_sets = Arc::make_mut(&mut admission.pod_sets);
+    pod_sets.sort_by(|a, b| a.name.cmp(&b.name));
+    for assignment in pod_sets {
         assignment.flavors.sort();
     }
     admission

@@ -160,5 +160,5 @@ pub(super) fn admission(reader: &mut Reader, admission: &kueue::Admission, sets:
     }
     let position = |a: &Assignment| sets.iter().position(|set| set.name == a.name).unwrap_or(usize::MAX);
     pod_sets.sort_by_key(position);
-    Admission { cluster_queue: admission.cluster_queue.as_str().into(), pod_sets }
+    Admission { cluster_queue: admission.cluster_queue.as_str().into(), pod_sets: pod_sets.into() }
 }

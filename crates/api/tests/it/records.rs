@@ -211,7 +211,7 @@ fn holding() -> State {
         usage,
         count: 3,
     };
-    let admission = Admission { cluster_queue: "main".into(), pod_sets: vec![assignment] };
+    let admission = Admission { cluster_queue: "main".into(), pod_sets: [assignment].into() };
     State::Holding(Reservation {
         admission: admission.into(),
         reserved_at: at(10),

@@ -302,7 +302,7 @@ impl Making {
         let pod_sets: Option<Vec<_>> = workload.pod_sets.iter().map(|set| self.assign(&queue, set)).collect();
         let Some(pod_sets) = pod_sets else { return false };
         let reservation = Reservation {
-            admission: Arc::new(Admission { cluster_queue: queue.name.clone(), pod_sets }),
+            admission: Arc::new(Admission { cluster_queue: queue.name.clone(), pod_sets: pod_sets.into() }),
             reserved_at: build::at(2000 + second),
             admitted_at: Some(build::at(2000 + second)),
             past_eviction: None,

@@ -15,6 +15,7 @@ pub enum Unit {
     PerSecond,
     PerJob,
     Bytes,
+    FewBytes,
 }
 
 impl Unit {
@@ -23,7 +24,7 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::PerSecond => "1/s",
             Self::PerJob => "1/Job",
-            Self::Bytes => "bytes",
+            Self::Bytes | Self::FewBytes => "bytes",
         }
     }
 
@@ -33,6 +34,7 @@ impl Unit {
             Self::PerSecond => format!("{value:.0}/s"),
             Self::PerJob => format!("{value:.2}"),
             Self::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
+            Self::FewBytes => format!("{value:.0} bytes"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `gangway bench`: measures Gangway on this machine and says how.
 
+mod admission;
 mod api;
 mod figure;
 mod jobs;
@@ -16,6 +17,8 @@ use crate::render::palette::Palette;
 /// Subcommands of `gangway bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
+    /// The engine alone: decisions per second, what one end costs among many that wait, preemption.
+    Admission(admission::AdmissionArgs),
     /// The embedded API: creates per second, and how soon a watcher sees them.
     Api(api::ApiArgs),
     /// Jobs through the whole stack: how soon they start, and what that costs.
@@ -36,6 +39,14 @@ pub async fn run(command: BenchCommand) -> Outcome {
         );
     }
     let (figures, form) = match command {
+        BenchCommand::Admission(args) => {
+            let report = admission::measure(&args);
+            if args.output == Some(Form::Json) {
+                print(&format!("{:#}\n", report.json))?;
+                return Ok(Exit::Success);
+            }
+            (report.figures, args.output)
+        }
         BenchCommand::Api(args) => (Box::pin(api::measure(&args)).await?, args.output),
         BenchCommand::Jobs(args) => (Box::pin(jobs::measure(&args)).await?, args.output),
     };

@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use gangway_admission::{Decision, Engine, Event, Work};
 use gangway_model::Timestamp;
-use gangway_model::queues::{
-    PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue,
-};
+use gangway_model::queues::{PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue};
 use gangway_model::workload::Workload;
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
@@ -119,7 +117,8 @@ pub fn fit(size: Size) -> Measured {
         let mut engine = ample(size).engine();
         engine.apply(Event::Synced, START);
         engine.decide(START, usize::MAX);
-        let events: Vec<Event> = all_pending(size).into_iter().map(|w| Event::Workload(Box::new(w))).collect();
+        let events: Vec<Event> =
+            all_pending(size).into_iter().map(|w| Event::Workload(Box::new(w))).collect();
         let before = engine.work();
         let began = Stopwatch::start();
         for event in events {
@@ -136,7 +135,8 @@ const RUNNING_PER_QUEUE: usize = 20;
 
 /// An engine in which every queue is full, with whom runs there.
 fn full_engine(size: Size) -> (Engine, Vec<Workload>) {
-    let of_queue = |queue: usize| (0..RUNNING_PER_QUEUE).map(move |k| Shape::numbered((queue + k) % size.shapes));
+    let of_queue =
+        |queue: usize| (0..RUNNING_PER_QUEUE).map(move |k| Shape::numbered((queue + k) % size.shapes));
     let cpus = (0..size.queues).map(|queue| of_queue(queue).map(Shape::total).sum()).collect();
     let queues = Queues { cpus, ..ample(size) };
     let mut engine = queues.engine();
@@ -196,6 +196,14 @@ pub const FLAVORS: usize = 4;
 /// The cpus of a queue in each flavor where preemption is measured.
 const CPUS: i64 = 360;
 
+fn is_urgent(victims: Victims, queue: usize) -> bool {
+    match victims {
+        Victims::One => false,
+        Victims::Nobody => true,
+        Victims::TooFew => queue > 0,
+    }
+}
+
 /// Full queues, half of which borrow what the other half does not use.
 fn borrowed_engine(queues: usize, running_per_queue: usize, victims: Victims) -> Engine {
     let preemption = PreemptionPolicy {
@@ -203,23 +211,26 @@ fn borrowed_engine(queues: usize, running_per_queue: usize, victims: Victims) ->
         reclaim_within_cohort: ReclaimWithinCohort::LowerPriority,
         ..PreemptionPolicy::default()
     };
-    let setup = Queues { count: queues, per_cohort: queues, flavors: FLAVORS, preemption, cpus: vec![CPUS; queues] };
+    let setup =
+        Queues { count: queues, per_cohort: queues, flavors: FLAVORS, preemption, cpus: vec![CPUS; queues] };
     let mut engine = setup.engine();
     let per_flavor = running_per_queue / FLAVORS;
     for queue in 0..queues {
-        let borrows = queue % 2 == 0;
-        let all = if borrows { CPUS + CPUS / 2 } else { CPUS / 2 };
+        let all = match (queue, victims) {
+            // Whoever may go borrows a little, somebody else the more.
+            (0, Victims::TooFew) => CPUS + CPUS / 6,
+            (2, Victims::TooFew) => CPUS + CPUS / 2 + CPUS / 3,
+            (queue, _) if queue % 2 == 0 => CPUS + CPUS / 2,
+            _ => CPUS / 2,
+        };
         for k in 0..running_per_queue {
             let shape = Shape { pods: 1, cpus: all / per_flavor as i64 };
-            let urgent = match victims {
-                Victims::One => false,
-                Victims::Nobody => true,
-                // One small Workload of each flavor could go.
-                Victims::TooFew => !(queue == 0 && k < FLAVORS),
-            };
-            let priority = if urgent { 200 } else { 0 };
+            let priority = if is_urgent(victims, queue) { 200 } else { 0 };
             let number = queue * running_per_queue + k;
-            engine.apply(Event::Workload(Box::new(running(number, queue, shape, priority, k % FLAVORS))), START);
+            engine.apply(
+                Event::Workload(Box::new(running(number, queue, shape, priority, k % FLAVORS))),
+                START,
+            );
         }
     }
     engine.apply(Event::Synced, START);
@@ -268,11 +279,18 @@ fn carry_out(engine: &mut Engine, mut decisions: Vec<Decision>, now: Timestamp) 
 
 /// A restart: every record is told anew, then the first word is possible.
 pub fn rebuild(records: usize, at_least: Duration) -> Measured {
-    let size = Size { queues: 100, per_cohort: 10, workloads: records - 100 * RUNNING_PER_QUEUE, shapes: 50, at_least };
+    let size = Size {
+        queues: 100,
+        per_cohort: 10,
+        workloads: records - 100 * RUNNING_PER_QUEUE,
+        shapes: 50,
+        at_least,
+    };
     let mut measured = Measured::default();
     while measured.total() < at_least {
         let (_, holders) = full_engine(size);
-        let of_queue = |queue: usize| (0..RUNNING_PER_QUEUE).map(move |k| Shape::numbered((queue + k) % 50).total());
+        let of_queue =
+            |queue: usize| (0..RUNNING_PER_QUEUE).map(move |k| Shape::numbered((queue + k) % 50).total());
         let cpus = (0..size.queues).map(|queue| of_queue(queue).sum()).collect();
         let queues = Queues { cpus, ..ample(size) };
         let events: Vec<Event> = holders

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gangway_admission::{Decision, Engine, Event, Outcome};
 use gangway_model::queues::{
-    ClusterQueue, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy, QueueingStrategy,
-    Quota, ResourceGroup, StopPolicy,
+    ClusterQueue, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
+    QueueingStrategy, Quota, ResourceGroup, StopPolicy,
 };
 use gangway_model::selector::LabelSelector;
 use gangway_model::workload::{Admission, Assignment, PodSet, Reservation, State, Workload};
@@ -154,12 +154,13 @@ pub fn running(number: usize, queue: usize, shape: Shape, priority: i32, flavor:
     let flavor = flavor_name(flavor);
     let admission = Admission {
         cluster_queue: queue_name(queue).into(),
-        pod_sets: vec![Assignment {
+        pod_sets: [Assignment {
             name: "main".into(),
             flavors: ["cpu", "memory"].map(|resource| (resource.into(), flavor.as_str().into())).into(),
             usage: shape.requests(i64::from(shape.pods)),
             count: shape.pods,
-        }],
+        }]
+        .into(),
     };
     let reservation = Reservation {
         admission: Arc::new(admission),

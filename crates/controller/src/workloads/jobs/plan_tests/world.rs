@@ -73,7 +73,7 @@ fn reservation(admitted: bool) -> Reservation {
         count: 2,
     };
     Reservation {
-        admission: Arc::new(Admission { cluster_queue: "cq".into(), pod_sets: vec![assignment] }),
+        admission: Arc::new(Admission { cluster_queue: "cq".into(), pod_sets: [assignment].into() }),
         reserved_at: NOW,
         admitted_at: admitted.then_some(NOW),
         past_eviction: None,
@@ -88,7 +88,8 @@ pub(super) fn admitted() -> State {
 /// Admitted with the cpu on one flavor and the memory on another.
 pub(super) fn admitted_on(cpu: &str, memory: &str) -> State {
     let mut reservation = reservation(true);
-    Arc::make_mut(&mut reservation.admission).pod_sets[0].flavors =
+    let admission = Arc::make_mut(&mut reservation.admission);
+    Arc::make_mut(&mut admission.pod_sets)[0].flavors =
         vec![("cpu".into(), cpu.into()), ("memory".into(), memory.into())];
     State::Holding(reservation)
 }
