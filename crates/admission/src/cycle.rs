@@ -15,7 +15,7 @@ use crate::flavors::{self, Found, Mode, Need, Progress};
 use crate::ids::{CellAmounts, CellId, QueueId, WorkloadId};
 use crate::ledger::Ledger;
 use crate::lifecycle;
-use crate::memory::{Grant, Memory, Scan};
+use crate::memory::{Grant, Memory, Scan, Told};
 use crate::preemption::{Asker, Request, Victim, search};
 use crate::queues::{Head, Parked, Turn};
 use crate::shapes::Given;
@@ -370,7 +370,11 @@ impl Engine {
         let overlaps = own.iter().any(|victim| pass.victims.iter().any(|taken| taken.id == victim.id));
         if overlaps || !self.still_fits(entry, pass) {
             // Somebody before it in this cycle took the room. It is tried again in the next.
-            self.memory.tracks[entry.head.key.id.index()].rare.forget_scan();
+            let rare = &mut self.memory.tracks[entry.head.key.id.index()].rare;
+            rare.forget_scan();
+            if self.rules.defects {
+                rare.told = Some(Told::Passed { overlaps });
+            }
             return;
         }
         for beaten in &entry.beats {
@@ -436,6 +440,7 @@ impl Engine {
         let won = self.memory.ledger.end_hold(entry.queue, id);
         let rare = &mut self.memory.tracks[id.index()].rare;
         (rare.sequence, rare.scan, rare.won) = (Some(self.memory.admissions), None, won.map(Box::new));
+        rare.told = None;
         let grant = Some(Grant { queue: entry.queue, usage });
         decisions.push(self.book_grant(id, Action::Admit(admission), state, grant));
     }
@@ -542,7 +547,9 @@ impl Engine {
             _ => Progress::default(),
         };
         let goes_on = progress.goes_on(&found.picks, !self.rules.defects);
-        if goes_on {
+        let tells_again = self.rules.defects
+            && rare.told.replace(Told::Lacks(found.lacking)) != Some(Told::Lacks(found.lacking));
+        if goes_on && !tells_again {
             rare.scan = Some(Box::new(Scan { generation, progress }));
         }
         goes_on

@@ -2,6 +2,7 @@
 //! best of all.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use gangway_model::constraints::untolerated;
@@ -9,6 +10,7 @@ use gangway_model::queues::{Flavor, FungibilityPolicy, FungibilityPreference};
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{Assignment, PodSet};
 use gangway_model::{FlavorName, PODS_RESOURCE, Requests, ResourceName};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::ids::{CellAmounts, CellId, NodeId, add_amount, amount_of};
@@ -176,6 +178,8 @@ pub(crate) struct Found {
     pub(crate) needing: SmallVec<[CellId; 2]>,
     /// Why a podSet found nothing.
     pub(crate) failure: Option<Failure>,
+    /// Differs if what lacks differs: flavors, resources or amounts.
+    pub(crate) lacking: u64,
 }
 
 /// Why a podSet found nothing.
@@ -243,6 +247,7 @@ pub(crate) fn choose_again(
         usage: usage.clone(),
         needing: SmallVec::new(),
         failure: None,
+        lacking: 0,
     })
 }
 
@@ -254,6 +259,7 @@ pub(crate) fn choose(ledger: &mut Ledger, asker: Asker<'_>, need: &Need, from: &
         usage: CellAmounts::new(),
         needing: SmallVec::new(),
         failure: None,
+        lacking: 0,
     };
     for (index, pod_set) in need.pod_sets.iter().enumerate() {
         if let Err(mut failure) = choose_for_pod_set(ledger, asker, pod_set, from, &mut found) {
@@ -282,7 +288,14 @@ fn choose_for_pod_set(
     let mut judgements: SmallVec<[Judged; 1]> = SmallVec::new();
     for group in &need.groups {
         let start = from.get(found.picks.len()).copied().unwrap_or(0);
-        match choose_flavor(ledger, asker, group, start, &before) {
+        let mut lacking = FxHasher::default();
+        let chosen = choose_flavor(ledger, asker, group, start, &before, &mut lacking);
+        if !matches!(&chosen, Ok((_, judged)) if judged.grade.mode == Mode::Fit) {
+            let mut all = FxHasher::default();
+            (found.lacking, first, group.group, lacking.finish()).hash(&mut all);
+            found.lacking = all.finish();
+        }
+        match chosen {
             Ok((pick, judged)) => {
                 found.picks.push(pick);
                 judgements.push(judged);
@@ -321,6 +334,8 @@ struct Judged {
     highest: u32,
     /// The resources that do not fit without preemption.
     needing: SmallVec<[CellId; 2]>,
+    /// How much of each resource that does not fit lacks.
+    lacks: SmallVec<[(CellId, i128); 2]>,
     reason: PendingReason,
 }
 
@@ -330,6 +345,7 @@ fn choose_flavor(
     need: &GroupNeed,
     start: u16,
     before: &CellAmounts,
+    lacking: &mut FxHasher,
 ) -> Result<(Pick, Judged), Failure> {
     let mut best: Option<(u16, Judged)> = None;
     let mut least_bad = PendingReason::NoMatchingFlavor;
@@ -340,10 +356,12 @@ fn choose_flavor(
         let Some(view) = ledger.view(asker.queue) else { break };
         let (fungibility, flavor) = (view.fungibility, &view.groups[need.group].flavors[usize::from(index)]);
         if !need.suits[usize::from(index)] {
+            index.hash(lacking);
             continue;
         }
         let cells = flavor.cells.clone();
         let judged = judge_flavor(ledger, asker, need, &cells, before, fungibility.preference);
+        judged.lacks.hash(lacking);
         if severity(judged.reason) < severity(least_bad) {
             least_bad = judged.reason;
         }
@@ -375,7 +393,8 @@ fn judge_flavor(
 ) -> Judged {
     let waits = PendingReason::WaitingForQuota;
     let (grade, lowest) = (Grade::BEST, Mode::Fit);
-    let mut worst = Judged { grade, lowest, highest: 0, needing: SmallVec::new(), reason: waits };
+    let (needing, lacks) = (SmallVec::new(), SmallVec::new());
+    let mut worst = Judged { grade, lowest, highest: 0, needing, lacks, reason: waits };
     for (at, value) in &need.wants {
         let cell = cells[usize::from(*at)];
         let amount = amount_of(before, cell).saturating_add(*value);
@@ -390,6 +409,8 @@ fn judge_flavor(
         worst.highest = worst.highest.max(grade.level);
         if grade.mode != Mode::Fit {
             worst.needing.push(cell);
+            let free = ledger.node(asker.queue).map_or(0, |node| ledger.tree.available(node, cell));
+            worst.lacks.push((cell, i128::from(amount) - free));
         }
     }
     worst

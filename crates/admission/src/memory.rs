@@ -177,6 +177,8 @@ pub(crate) struct Rare {
     /// The room that it had won as a preemptor before its admission was decided: its own again if that does not
     /// land. Restart: worked out again.
     pub(crate) won: Option<Box<Kept>>,
+    /// What the reference would have told last; with its defects only. Restart: told again.
+    pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
     pub(crate) beaten_by: Option<Uid>,
 }
@@ -192,6 +194,7 @@ static NOTHING: Rare = Rare {
     condemned: None,
     scan: None,
     won: None,
+    told: None,
     beaten_by: None,
 };
 
@@ -253,12 +256,25 @@ impl Seldom {
                     condemned: None,
                     scan: None,
                     won: None,
+                    told: None,
                     beaten_by: None,
                 }
             )
         };
         self.0.take_if(is_nothing);
     }
+}
+
+/// What the reference tells of a Workload that it does not admit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// What lacks.
+    Lacks(u64),
+    /// Somebody else went first.
+    Passed {
+        /// They wanted the same victims.
+        overlaps: bool,
+    },
 }
 
 /// For whom a Workload has to leave, and by which right.

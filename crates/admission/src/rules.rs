@@ -18,7 +18,8 @@ pub struct Rules {
     ///
     /// - A search for flavors goes on for ever where two podSets take turns, and a flavor counts as one with
     ///   room although a resource lacks room, if another has to be borrowed; both hold up a queue.
-    /// - A search goes on behind a flavor in which another queue has just given room back.
+    /// - A search goes on behind a flavor in which another queue has just given room back, and begins again when
+    ///   the Workload is told something else than before.
     /// - A LocalQueue on hold hides that its ClusterQueue is drained, and wakes nobody when its Workloads end.
     pub defects: bool,
 }

@@ -1,5 +1,6 @@
 //! One pass: a head per queue is evaluated against the same state, then they are processed in order.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use gangway_model::{Amount, ClusterQueueName, Timestamp, Uid};
 use super::flavors::{Assignment, Mode, Scan};
 use super::preemption::{Found, Preemptor, Proof};
 use super::tree::{Amounts, Booking, Holder, Node, Snapshot};
-use super::waiting::{Place, ScanMemory};
+use super::waiting::{Place, ScanMemory, Told};
 use super::{Decided, Hold, Model};
 
 /// A head and what its evaluation gave.
@@ -36,7 +37,10 @@ enum Outcome {
     Admitted,
     VictimsChosen,
     /// It lost to an entry before it.
-    Skipped,
+    Skipped {
+        /// They wanted the same victims.
+        overlaps: bool,
+    },
     /// No fit, or nobody to preempt.
     Failed,
 }
@@ -139,6 +143,7 @@ impl Model {
             preemptor: &preemptor,
             positions: memory.map(|memory| &memory.positions),
             every_resource_counts: self.rules.searches_end,
+            complaints: RefCell::default(),
         };
         let as_held = self.holds.get(uid);
         let as_held = as_held.and_then(|hold| Assignment::again(&view, queue, &hold.usage, &hold.flavors));
@@ -174,12 +179,12 @@ impl Model {
         }
         let fits_now = entry.assignment.mode == Mode::Fit;
         if entry.found.victims.iter().any(|victim| pass.victims.contains_key(&victim.uid)) {
-            return Outcome::Skipped;
+            return Outcome::Skipped { overlaps: true };
         }
         let gone = entry.found.victims.iter().map(|victim| &victim.uid).chain(pass.victims.keys());
         let room = if fits_now && self.rules.victims_room_waits { view } else { view.without(gone) };
         if !room.fits(&entry.queue, &entry.assignment.usage) {
-            return Outcome::Skipped;
+            return Outcome::Skipped { overlaps: false };
         }
         self.counts.taken_over += usize::from(!entry.beats.is_empty());
         for beaten in &entry.beats {
@@ -275,7 +280,7 @@ impl Model {
                 self.holds.insert(entry.uid.clone(), Hold { usage, flavors });
             }
             Outcome::VictimsChosen => state.sticky = Some(entry.uid.clone()),
-            Outcome::Skipped => {}
+            Outcome::Skipped { overlaps } => drop(self.tell(&entry.uid, Told::Passed { overlaps })),
             Outcome::Failed => return self.requeue_failed(entry, generation, pass),
         }
         if let Some(waiter) = self.waiters.get_mut(&entry.uid) {
@@ -285,8 +290,14 @@ impl Model {
 
     /// A preemptor is tried again as an ordinary workload; who has flavors left goes on with these.
     fn requeue_failed(&mut self, entry: &Entry, generation: u64, pass: &mut PassState) {
-        let memory = self.scan_on(entry, generation);
+        let mut memory = self.scan_on(entry, generation);
         let goes_on = memory.is_some();
+        // A defect of the reference: what is told anew replaces the queue's entry, and its memory is lost.
+        if self.tell(&entry.uid, Told::Complaints(entry.assignment.complaints.clone()))
+            && !self.rules.searches_end
+        {
+            memory = None;
+        }
         if let Some(waiter) = self.waiters.get_mut(&entry.uid) {
             waiter.memory = memory;
         }
@@ -297,6 +308,12 @@ impl Model {
             self.set_aside(&entry.uid, &entry.queue, claim);
             self.give_up_behind(entry, pass);
         }
+    }
+
+    /// Tells a workload why it waits. Says whether that is news.
+    fn tell(&mut self, uid: &Uid, told: Told) -> bool {
+        let Some(waiter) = self.waiters.get_mut(uid) else { return false };
+        waiter.told.replace(told.clone()) != Some(told)
     }
 
     /// The first of a strict queue is set aside: preemptors behind it cannot start either.

@@ -1,5 +1,6 @@
 //! Which flavors a workload gets, and how well they suit.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_model::constraints::untolerated;
@@ -67,7 +68,12 @@ pub struct Assignment {
     /// The cells that do not fit as they are.
     pub contested: BTreeSet<Cell>,
     pub positions: ScanPositions,
+    pub complaints: Vec<Complaint>,
 }
+
+/// What is told of a flavor that was tried: the podSet, and how much lacks of what. Nothing lacks of a flavor that
+/// does not suit.
+pub type Complaint = (usize, FlavorName, Vec<(ResourceName, Amount)>);
 
 impl Assignment {
     /// Flavors that were chosen before, if all of it fits now.
@@ -85,6 +91,7 @@ impl Assignment {
             usage: usage.clone(),
             contested: BTreeSet::new(),
             positions: Vec::new(),
+            complaints: Vec::new(),
         })
     }
 }
@@ -112,6 +119,7 @@ pub struct Scan<'a> {
     /// PreemptionOverBorrowing a resource that borrows is worse than one that needs preemption, and the flavor
     /// then counts as fitting.
     pub every_resource_counts: bool,
+    pub complaints: RefCell<Vec<Complaint>>,
 }
 
 /// The best flavor of a resource group for one podSet.
@@ -142,6 +150,7 @@ impl Scan<'_> {
             usage: Amounts::new(),
             contested: BTreeSet::new(),
             positions: Vec::new(),
+            complaints: Vec::new(),
         };
         for (index, pod_set) in workload.pod_sets.iter().enumerate() {
             let Some(choices) = self.choose(index, pod_set, &assignment.usage) else {
@@ -169,6 +178,7 @@ impl Scan<'_> {
             assignment.flavors.push(flavors);
             assignment.positions.push(positions);
         }
+        assignment.complaints = self.complaints.take();
         assignment
     }
 
@@ -198,15 +208,18 @@ impl Scan<'_> {
         let preference = self.queue.fungibility.preference;
         let flavors = &task.group.flavors;
         let mut best: Option<(Grade, Choice)> = None;
+        let mut complaints = Vec::new();
         let mut last_tried = flavors.len().saturating_sub(1);
         for (position, quotas) in flavors.iter().enumerate().skip(self.first_position(task)) {
             let flavor = &quotas.flavor;
             if !self.suits(task.pod_set, flavor) {
+                complaints.push((task.index, flavor.clone(), Vec::new()));
                 continue;
             }
             let wanted = task.wanted.iter();
             let grades: Vec<_> =
                 wanted.map(|(r, value)| (r.clone(), *value, self.grade(task, flavor, r, *value))).collect();
+            complaints.push((task.index, flavor.clone(), self.lacks(task, flavor, &grades)));
             let worst = grades.iter().map(|(.., grade)| *grade);
             let worst = worst.reduce(|a, b| if a.better_than(b, preference) { b } else { a })?;
             let stop = !self.tries_next(worst);
@@ -221,9 +234,27 @@ impl Scan<'_> {
                 break;
             }
         }
+        if best.as_ref().is_none_or(|(grade, _)| grade.mode != Mode::Fit) {
+            self.complaints.borrow_mut().extend(complaints);
+        }
         let (_, mut choice) = best.filter(|(grade, _)| grade.mode != Mode::NoFit)?;
         choice.position = (last_tried + 1 < flavors.len()).then_some(last_tried);
         Some(choice)
+    }
+
+    fn lacks(
+        &self,
+        task: &Task<'_>,
+        flavor: &FlavorName,
+        grades: &[(ResourceName, Amount, Grade)],
+    ) -> Vec<(ResourceName, Amount)> {
+        let short = grades.iter().filter(|(.., grade)| grade.mode != Mode::Fit);
+        let lack = |(resource, value, _): &(ResourceName, Amount, Grade)| {
+            let cell = (flavor.clone(), resource.clone());
+            let need = task.taken.get(&cell).copied().unwrap_or_default().plus(*value);
+            (resource.clone(), need.minus(self.snapshot.available(&self.queue.name, &cell)))
+        };
+        short.map(lack).collect()
     }
 
     fn first_position(&self, task: &Task<'_>) -> usize {

@@ -10,7 +10,7 @@ use gangway_model::workload::Workload;
 use gangway_model::{ClusterQueueName, ObjectName, PodSetName, Requests, ResourceName, Timestamp, Uid};
 
 use super::Model;
-use super::flavors::ScanPositions;
+use super::flavors::{Complaint, ScanPositions};
 use super::tree::{Amounts, Node};
 
 /// Where a pending workload is.
@@ -45,11 +45,23 @@ pub struct Waiter {
     pub queue: Option<ClusterQueueName>,
     pub place: Place,
     pub memory: Option<ScanMemory>,
+    pub told: Option<Told>,
+}
+
+/// What a workload that is not admitted is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Complaints(Vec<Complaint>),
+    /// Somebody else went first.
+    Passed {
+        /// They wanted the same victims.
+        overlaps: bool,
+    },
 }
 
 impl Waiter {
     pub fn outside() -> Self {
-        Self { queue: None, place: Place::Outside, memory: None }
+        Self { queue: None, place: Place::Outside, memory: None, told: None }
     }
 }
 
