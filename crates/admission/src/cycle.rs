@@ -186,9 +186,9 @@ impl Engine {
         let sets_aside =
             found.grade.mode != Mode::NoFit && !claims && ledger.tree.parent(view.node).is_some();
         let decides = !sets_aside && !view.may_preempt() && !self.rules.defects;
-        let (group, flavor, wants) = entry.need.only_flavor().filter(|_| decides)?;
-        let cells = &view.groups[group].flavors[flavor].cells;
-        let mut wanted = wants.iter().map(|(at, value)| (cells[usize::from(*at)], *value));
+        let only = entry.need.only_flavor().filter(|_| decides)?;
+        let cells = &view.groups[only.group].flavors[only.flavor].cells;
+        let mut wanted = only.wants.iter().map(|(at, value)| (cells[usize::from(*at)], *value));
         wanted.find(|(cell, value)| {
             let needed = value.saturating_sub(ledger.reserved(entry.queue, *cell));
             i128::from(needed) > ledger.tree.available(view.node, *cell)

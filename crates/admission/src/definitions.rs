@@ -24,19 +24,22 @@ impl Engine {
                 }
             }
             Event::FlavorGone(name) => {
-                if self.durable.flavors.remove(&name).is_some() {
+                let was_there = self.durable.flavors.remove(&name).is_some();
+                if was_there {
                     self.on_flavor_change(&name);
                 }
             }
             Event::ClusterQueue(queue) => self.on_cluster_queue(*queue),
             Event::ClusterQueueGone(name) => {
-                if self.durable.cluster_queues.remove(&name).is_some() {
+                let was_there = self.durable.cluster_queues.remove(&name).is_some();
+                if was_there {
                     self.on_cluster_queue_change(&name);
                 }
             }
             Event::Cohort(cohort) => self.on_cohort(cohort),
             Event::CohortGone(name) => {
-                if self.durable.cohorts.remove(&name).is_some() {
+                let was_there = self.durable.cohorts.remove(&name).is_some();
+                if was_there {
                     self.on_cohort_change(&name);
                 }
             }
@@ -47,7 +50,8 @@ impl Engine {
                 }
             }
             Event::LocalQueueGone(name) => {
-                if self.durable.local_queues.remove(&name).is_some() {
+                let was_there = self.durable.local_queues.remove(&name).is_some();
+                if was_there {
                     self.on_local_queue_change(&name);
                 }
             }
@@ -59,7 +63,8 @@ impl Engine {
                 }
             }
             Event::NamespaceGone(name) => {
-                if self.durable.namespaces.remove(&name).is_some() {
+                let was_there = self.durable.namespaces.remove(&name).is_some();
+                if was_there {
                     self.on_namespace_change(&name);
                 }
             }

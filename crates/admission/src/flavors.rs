@@ -42,6 +42,14 @@ pub(crate) struct Need {
     pod_sets: SmallVec<[PodSetNeed; 1]>,
 }
 
+/// A flavor to which there is no other choice.
+pub(crate) struct OnlyFlavor<'n> {
+    pub(crate) group: usize,
+    pub(crate) flavor: usize,
+    /// Resources by their place in the group, and how much is wanted.
+    pub(crate) wants: &'n [(u16, i64)],
+}
+
 /// What a podSet wants in all; pods are counted where the queue gives quota for them.
 fn wanted(view: &QueueView, pod_set: &PodSet) -> Requests {
     let mut wanted = pod_set.requests.times(i64::from(pod_set.count));
@@ -52,13 +60,13 @@ fn wanted(view: &QueueView, pod_set: &PodSet) -> Requests {
 }
 
 impl Need {
-    /// The only flavor that suits, with its group and what is wanted of it; none if there is a choice.
-    pub(crate) fn only_flavor(&self) -> Option<(usize, usize, &[(u16, i64)])> {
+    /// The only flavor that suits; none if there is a choice.
+    pub(crate) fn only_flavor(&self) -> Option<OnlyFlavor<'_>> {
         let [PodSetNeed { groups, uncovered: None }] = &self.pod_sets[..] else { return None };
         let [GroupNeed { group, wants, suits }] = &groups[..] else { return None };
         let mut suiting = suits.iter().enumerate().filter(|(_, suits)| **suits).map(|(at, _)| at);
         let first = suiting.next().filter(|_| suiting.next().is_none())?;
-        Some((*group, first, wants))
+        Some(OnlyFlavor { group: *group, flavor: first, wants })
     }
 
     pub(crate) fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_sets: &[PodSet]) -> Self {

@@ -336,6 +336,10 @@ impl PendingQueue {
     /// Who keeps others from borrowing, and what: the first in order.
     pub(crate) fn claim(&self) -> Option<(WorkloadId, &CellAmounts)> {
         let (key, lane) = self.claims.first_key_value()?;
+        // Behind the first of a strict queue nobody can start.
+        if self.strict && self.heads.first_key_value().is_some_and(|(first, _)| first != key) {
+            return None;
+        }
         let parked = self.lanes[*lane].as_ref()?.parked.as_ref()?;
         Some((key.id, parked.claim.as_deref()?))
     }

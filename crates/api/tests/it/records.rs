@@ -248,7 +248,7 @@ fn preempted() -> (Reservation, Eviction) {
 #[test]
 fn a_preempted_workload_says_for_whom_and_by_which_right() {
     let (reservation, eviction) = preempted();
-    let state = State::Evicting(reservation, eviction);
+    let state = State::Evicting(reservation, Box::new(eviction));
     let status = workload_status(&state, 3, None);
     let said = |kind: &str| {
         let conditions = status["conditions"].as_array().unwrap();
@@ -266,7 +266,7 @@ fn a_preempted_workload_says_for_whom_and_by_which_right() {
 #[test]
 fn the_preemptor_is_written_only_when_it_changes() {
     let (reservation, eviction) = preempted();
-    let state = State::Evicting(reservation, eviction);
+    let state = State::Evicting(reservation, Box::new(eviction));
     let current: kueue::WorkloadStatus = serde_json::from_value(workload_status(&state, 3, None)).unwrap();
     assert!(workload_status(&state, 3, Some(&current)).get("preemptor").is_none());
     let forgotten = workload_status(&holding(), 3, Some(&current));

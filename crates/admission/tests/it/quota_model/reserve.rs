@@ -7,7 +7,7 @@ use gangway_model::{Amount, ClusterQueueName, Uid};
 
 use super::Model;
 use super::flavors::{Assignment, Mode};
-use super::tree::{Amounts, Booking, Node, Snapshot};
+use super::tree::{Amounts, Booking, Cell, Node, Snapshot};
 use super::waiting::LaneName;
 
 impl Model {
@@ -54,7 +54,11 @@ impl Model {
         if claims.is_empty() {
             return None;
         }
-        let waiting = self.waiting_in(queue);
+        let mut waiting = self.waiting_in(queue);
+        if self.is_strict(queue) {
+            // Behind the first nobody can start.
+            waiting.truncate(1);
+        }
         let mut waiting = waiting.iter().filter(|uid| !self.holds.contains_key(*uid));
         waiting.find_map(|uid| claims.get(&self.lane(uid)))
     }
@@ -72,17 +76,23 @@ impl Model {
         Some(reserve.collect())
     }
 
-    /// Forgets the claims of shapes of which nobody waits any more, and notes whose reserve has ended.
+    /// Forgets the claims of shapes of which nobody waits any more, and notes whose reserve has become smaller.
     pub(super) fn follow_claims(&mut self) {
-        let claimed = self.queues.iter().filter(|(_, state)| state.is_claimed || !state.claims.is_empty());
+        let claimed =
+            self.queues.iter().filter(|(_, state)| state.claimed.is_some() || !state.claims.is_empty());
         for queue in claimed.map(|(queue, _)| queue.clone()).collect::<Vec<_>>() {
             let waiting = self.waiting_in(&queue);
             let waiting = waiting.iter().filter(|uid| !self.holds.contains_key(*uid));
             let shapes: BTreeSet<LaneName> = waiting.map(|uid| self.lane(uid)).collect();
             let Some(state) = self.queues.get_mut(&queue) else { continue };
             state.claims.retain(|shape, _| shapes.contains(shape));
-            let is_claimed = !state.claims.is_empty();
-            if std::mem::replace(&mut state.is_claimed, is_claimed) && !is_claimed {
+            let claim = self.claim(&queue).cloned();
+            let Some(state) = self.queues.get_mut(&queue) else { continue };
+            let before = std::mem::replace(&mut state.claimed, claim.clone());
+            let now = claim.unwrap_or_default();
+            let less =
+                |(cell, amount): (&Cell, &Amount)| now.get(cell).copied().unwrap_or_default() < *amount;
+            if before.is_some_and(|before| before.iter().any(less)) {
                 self.unclaimed.insert(self.layout.root(&queue));
             }
         }

@@ -74,8 +74,8 @@ pub struct QueueState {
     pub failed: BTreeSet<LaneName>,
     /// What others may not borrow, by the shape that was set aside with such a need when last evaluated.
     pub claims: BTreeMap<LaneName, Amounts>,
-    /// Whether somebody kept others from borrowing when last looked.
-    pub is_claimed: bool,
+    /// What was kept from others when last looked.
+    pub claimed: Option<Amounts>,
     /// How often something was released in the tree.
     pub generation: u64,
 }

@@ -61,7 +61,7 @@ pub(super) fn merged(mut document: Value, change: Value) -> Value {
 
 pub(super) fn pending() -> State {
     let message = "insufficient quota".to_owned();
-    let waiting = Waiting { reason: PendingReason::WaitingForQuota, message, since: NOW };
+    let waiting = Waiting { reason: PendingReason::WaitingForQuota, message: message.into(), since: NOW };
     State::Pending(Pending { waiting: Some(waiting), ..Pending::default() })
 }
 
@@ -105,12 +105,12 @@ pub(super) fn evicting() -> State {
         at: NOW,
         preemption: None,
     };
-    State::Evicting(reservation(true), eviction)
+    State::Evicting(reservation(true), Box::new(eviction))
 }
 
 pub(super) fn finished() -> State {
     let finish = Finish { reason: FinishReason::FailedToStart, message: "no".into(), at: NOW };
-    State::Finished(finish, Box::new(pending()))
+    State::Finished(Box::new(finish), Box::new(pending()))
 }
 
 pub(super) struct World {
