@@ -65,6 +65,8 @@ impl Watch<'_> {
                             if !pairs.insert((preemptor.clone(), victim.clone())) {
                                 return Err(format!("{victim} had to leave for {preemptor} twice"));
                             }
+                            // Who had to leave itself since then may need the room once more.
+                            pairs.retain(|(before, _)| before != victim);
                             self.left_for.insert(victim.clone(), preemptor.clone());
                             gone.push(victim);
                         }
