@@ -203,7 +203,7 @@ impl Engine {
             return Some(need);
         }
         let workload = self.durable.workloads.get(head.key.id)?;
-        let need = Arc::new(Need::of(view, &self.durable.flavors, &workload.pod_sets));
+        let need = Arc::new(Need::of(view, &self.durable.flavors, &workload.pod_sets, self.rules.defects));
         let offer = view.offer;
         self.memory.shapes.set_need(shape, offer, need.clone());
         Some(need)

@@ -69,16 +69,33 @@ impl Need {
         Some(OnlyFlavor { group: *group, flavor: first, wants })
     }
 
-    pub(crate) fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_sets: &[PodSet]) -> Self {
-        Self { pod_sets: pod_sets.iter().map(|pod_set| PodSetNeed::of(view, flavors, pod_set)).collect() }
+    /// What podSets need of a queue. `as_reference` takes their resources in the order in which the reference does:
+    /// of two groups that both fail it tells the first.
+    pub(crate) fn of(
+        view: &QueueView,
+        flavors: &BTreeMap<FlavorName, Flavor>,
+        pod_sets: &[PodSet],
+        as_reference: bool,
+    ) -> Self {
+        let of = |pod_set| PodSetNeed::of(view, flavors, pod_set, as_reference);
+        Self { pod_sets: pod_sets.iter().map(of).collect() }
     }
 }
 
 impl PodSetNeed {
-    fn of(view: &QueueView, flavors: &BTreeMap<FlavorName, Flavor>, pod_set: &PodSet) -> Self {
+    fn of(
+        view: &QueueView,
+        flavors: &BTreeMap<FlavorName, Flavor>,
+        pod_set: &PodSet,
+        as_reference: bool,
+    ) -> Self {
         let wanted = wanted(view, pod_set);
         let mut need = Self { groups: SmallVec::new(), uncovered: None };
-        for (resource, value) in wanted.iter() {
+        let mut in_order: Vec<(&ResourceName, i64)> = wanted.iter().collect();
+        if as_reference {
+            in_order.sort_by_key(|(resource, _)| fnv(resource.as_str()));
+        }
+        for (resource, value) in in_order {
             let Some(index) = view.group_of(resource.as_str()) else {
                 if value != 0 && need.uncovered.is_none() {
                     need.uncovered = Some(resource.clone());
@@ -99,6 +116,13 @@ impl PodSetNeed {
         }
         need
     }
+}
+
+/// The hash of Fowler, Noll and Vo (1a, 64 bits), by which the reference orders resources.
+fn fnv(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn suits(flavors: &BTreeMap<FlavorName, Flavor>, view: &FlavorView, pod_set: &PodSet) -> bool {

@@ -35,10 +35,21 @@ fn place(explanation: &Explanation) -> String {
     let Some(queue) = &explanation.cluster_queue else { return format!("  Workload {name}") };
     let before = match explanation.ahead {
         0 => String::new(),
-        1 => ", one goes before it".to_owned(),
-        ahead => format!(", {ahead} go before it"),
+        1 => format!(", one goes before it{}", named(explanation)),
+        ahead => format!(", {ahead} go before it{}", named(explanation)),
     };
     format!("  Workload {name}, ClusterQueue {queue}{before}")
+}
+
+/// The first few of those who go before it.
+fn named(explanation: &Explanation) -> String {
+    const SHOWN: usize = 3;
+    let names: Vec<String> = explanation.first_ahead.iter().take(SHOWN).map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false if explanation.ahead > names.len() => format!(": {}, …", names.join(", ")),
+        false => format!(": {}", names.join(", ")),
+    }
 }
 
 /// A row for each flavor that was tried, with the numbers of what is short.
@@ -193,7 +204,7 @@ mod tests {
         let expected = [
             "Job team/train: WaitingForQuota",
             "  too little is free",
-            "  Workload team/job-train, ClusterQueue speech, 2 go before it",
+            "  Workload team/job-train, ClusterQueue speech, 2 go before it: team/job-a, team/job-b",
             "",
             "  POD SET  FLAVOR     VERDICT                                RESOURCE  NEED  FREE  QUOTA  BORROWABLE  IN USE BY",
             "  main     spot       in use                                 cpu          3  500m      4   unlimited  vision 6, speech 1500m",
