@@ -158,7 +158,7 @@ impl Engine {
     /// Room is kept for nobody but those who wait: preemptors, and the first that keeps others from borrowing.
     fn check_preemptors(&self) -> Result<(), Violation> {
         for (index, account) in self.memory.ledger.accounts.iter().enumerate() {
-            for kept in account.holds.iter().chain(&account.reserve) {
+            for kept in account.kept() {
                 let track = self.track(kept.id);
                 // Who cannot be tried for a moment keeps what it has won.
                 let waits = track.is_some_and(|track| match &track.place {

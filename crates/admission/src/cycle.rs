@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use gangway_model::Timestamp;
 use gangway_model::queues::ReclaimWithinCohort;
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::Admission;
-use gangway_model::{Timestamp, Uid};
 
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
@@ -47,10 +47,9 @@ impl Evaluation {
 }
 
 impl Entry {
-    /// Who borrows less goes first, then the higher priority, then who has waited longer.
-    fn order(&self) -> (u32, Reverse<i32>, Timestamp, &Uid) {
-        let level = self.evaluation.found.grade.level;
-        (level, Reverse(self.priority), self.head.key.at, &self.head.key.uid)
+    /// Who borrows less goes first, then the higher priority, then who has waited longer; then by uid.
+    fn order(&self) -> (u32, Reverse<i32>, Timestamp) {
+        (self.evaluation.found.grade.level, Reverse(self.priority), self.head.at)
     }
 }
 
@@ -61,14 +60,6 @@ pub(crate) enum Blocked {
     WithOthers,
     /// In every cycle.
     Always,
-}
-
-/// Those whose turn it is.
-#[derive(Default)]
-struct Heads {
-    list: Vec<(QueueId, Head)>,
-    /// It was the turn of somebody of whom it is known that it does not fit.
-    any_passed_by: bool,
 }
 
 /// What was set aside so far in a cycle, besides what the ledger books for good.
@@ -91,20 +82,21 @@ impl Engine {
         budget: usize,
         decisions: &mut Vec<Decision>,
     ) -> bool {
-        let heads = self.take_heads(blocked);
-        if heads.list.is_empty() && !heads.any_passed_by {
-            return false;
-        }
+        let Some(heads) = self.take_heads(blocked) else { return false };
         self.memory.work.cycles += 1;
-        let mut entries: Vec<Entry> = Vec::new();
-        for (queue, head) in heads.list {
-            entries.extend(self.nominate(queue, head));
+        let mut entries: Vec<Entry> = Vec::with_capacity(heads.len());
+        for (queue, head) in heads {
+            self.nominate(queue, head, &mut entries);
         }
         // Entries are large, their order is not.
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        order.sort_by(|a, b| entries[*a].order().cmp(&entries[*b].order()));
+        let mut order: Vec<_> = entries.iter().map(Entry::order).zip(0..).collect();
+        let uid =
+            |index: usize| self.durable.workloads.get(entries[index].head.id).map(|workload| &workload.uid);
+        order.sort_unstable_by(|(a, first), (b, second)| {
+            a.cmp(b).then_with(|| uid(*first).cmp(&uid(*second)))
+        });
         let mut pass = Pass::default();
-        for index in order {
+        for (_, index) in order {
             if decisions.len() >= budget {
                 break;
             }
@@ -117,28 +109,37 @@ impl Engine {
         true
     }
 
-    fn take_heads(&mut self, blocked: Blocked) -> Heads {
-        let mut heads = Heads::default();
+    /// Those whose turn it is; none if it is nobody's. Who fails as before has had its turn with that. If all did, the
+    /// next turns follow at once, unless every cycle is to be seen.
+    fn take_heads(&mut self, blocked: Blocked) -> Option<Vec<(QueueId, Head)>> {
+        let mut heads = Vec::new();
+        let mut any_passed_by = true;
         let Memory { ready, queues, ledger, .. } = &mut self.memory;
-        ready.retain(|queue| {
-            let pending = &mut queues[queue.index()];
-            match pending.take_turn(|parked| still_fails(ledger, *queue, parked)) {
-                Turn::Of(head) => heads.list.push((*queue, head)),
-                Turn::PassedBy => heads.any_passed_by = true,
-                Turn::OfNobody => pending.is_listed = false,
-            }
-            pending.is_listed
-        });
-        match blocked {
-            _ if self.rules.standing_reserve => {}
-            Blocked::WithOthers if heads.list.is_empty() => {}
-            Blocked::WithOthers => self.add_blocked_heads(&mut heads.list),
-            Blocked::Always => {
-                let queues = (0..self.memory.queues.len()).map(QueueId::from);
-                heads.list.extend(queues.filter_map(|queue| self.blocked_head(queue)));
+        while any_passed_by && heads.is_empty() {
+            any_passed_by = false;
+            ready.retain(|queue| {
+                let pending = &mut queues[queue.index()];
+                match pending.take_turn(ledger.tree.bookings(), |cell| room_at_most(ledger, *queue, cell)) {
+                    Turn::Of(head) => heads.push((*queue, head)),
+                    Turn::PassedBy => any_passed_by = true,
+                    Turn::OfNobody => pending.is_listed = false,
+                }
+                pending.is_listed
+            });
+            if blocked == Blocked::Always {
+                break;
             }
         }
-        heads
+        match blocked {
+            _ if self.rules.standing_reserve => {}
+            Blocked::WithOthers if heads.is_empty() => {}
+            Blocked::WithOthers => self.add_blocked_heads(&mut heads),
+            Blocked::Always => {
+                let queues = (0..self.memory.queues.len()).map(QueueId::from);
+                heads.extend(queues.filter_map(|queue| self.blocked_head(queue)));
+            }
+        }
+        (any_passed_by || !heads.is_empty()).then_some(heads)
     }
 
     /// A strict queue's first is tried in every cycle of its tree: what it reserves counts for that cycle only.
@@ -156,25 +157,25 @@ impl Engine {
         Some((queue, head))
     }
 
-    /// Evaluates a head. None if nothing can come of it: then it is set aside already.
-    fn nominate(&mut self, queue: QueueId, head: Head) -> Option<Entry> {
-        let id = head.key.id;
+    /// Evaluates a head. If nothing can come of it, it is set aside at once.
+    fn nominate(&mut self, queue: QueueId, head: Head, entries: &mut Vec<Entry>) {
+        let id = head.id;
         if self.track(id).is_some_and(|track| track.rare.stale.is_some()) {
             // Its object has changed, and the change was not seen yet: nobody knows whether it fits.
             self.set_aside(queue, &head, Parked::new(PendingReason::PendingEvaluation));
-            return None;
+            return;
         }
-        let need = self.need(queue, &head)?;
+        let Some(need) = self.need(queue, &head) else { return };
+        let Some(priority) = self.durable.workloads.get(id).map(|workload| workload.priority) else { return };
         self.memory.work.evaluations += 1;
-        let priority = self.durable.workloads.get(id)?.priority;
         let (evaluation, beats) = self.evaluate(queue, &head, priority, &need);
         self.memory.work.spared += evaluation.spared as u64;
         let entry = Entry { queue, head, priority, need, evaluation, beats };
         if entry.evaluation.found.grade.mode == Mode::NoFit {
             self.nothing_fits(&entry);
-            return None;
+        } else {
+            entries.push(entry);
         }
-        Some(entry)
     }
 
     /// A cell of which a head that fails lacks room, if that alone decides: it has one flavor to choose, can preempt
@@ -186,23 +187,21 @@ impl Engine {
         let sets_aside =
             found.grade.mode != Mode::NoFit && !claims && ledger.tree.parent(view.node).is_some();
         let decides = !sets_aside && !view.may_preempt() && !self.rules.defects;
-        let only = entry.need.only_flavor().filter(|_| decides)?;
-        let cells = &view.groups[only.group].flavors[only.flavor].cells;
-        let mut wanted = only.wants.iter().map(|(at, value)| (cells[usize::from(*at)], *value));
-        wanted.find(|(cell, value)| {
-            let needed = value.saturating_sub(ledger.reserved(entry.queue, *cell));
-            i128::from(needed) > ledger.tree.available(view.node, *cell)
-        })
+        let wanted = entry.need.of_only_flavor().filter(|_| decides)?;
+        wanted
+            .iter()
+            .copied()
+            .find(|(cell, value)| i128::from(*value) > room_at_most(ledger, entry.queue, *cell))
     }
 
     /// What a Workload needs of its queue, worked out once for its shape and all queues that offer the same.
     fn need(&mut self, queue: QueueId, head: &Head) -> Option<Arc<Need>> {
         let view = self.memory.ledger.view(queue)?;
-        let shape = self.track(head.key.id)?.shape;
+        let shape = self.track(head.id)?.shape;
         if let Some(need) = self.memory.shapes.need(shape, view.offer) {
             return Some(need);
         }
-        let workload = self.durable.workloads.get(head.key.id)?;
+        let workload = self.durable.workloads.get(head.id)?;
         let need = Arc::new(Need::of(view, &self.durable.flavors, &workload.pod_sets, self.rules.defects));
         let offer = view.offer;
         self.memory.shapes.set_need(shape, offer, need.clone());
@@ -261,7 +260,7 @@ impl Engine {
         priority: i32,
         need: &Need,
     ) -> (Evaluation, Vec<WorkloadId>) {
-        let id = head.key.id;
+        let id = head.id;
         let evaluation = self.evaluate_without(queue, head, priority, need, &[id]);
         if evaluation.is_viable() || !self.rules.hold {
             return (evaluation, Vec::new());
@@ -292,22 +291,22 @@ impl Engine {
         need: &Need,
         lifted: &[WorkloadId],
     ) -> Evaluation {
-        let barred = self.barred(head.key.id);
+        let barred = self.barred(head.id);
         let asker = Asker {
             queue,
             priority,
-            queued_at: head.key.at,
+            queued_at: head.at,
             barred: &barred,
             every_resource_counts: !self.rules.defects,
         };
         let generation = self.memory.ledger.account(queue).generation;
-        let scan = self.memory.tracks[head.key.id.index()].rare.scan.as_ref();
+        let scan = self.memory.tracks[head.id.index()].rare.scan.as_ref();
         let scan = scan.filter(|scan| scan.generation == generation);
         let from = scan.map(|scan| scan.progress.next.clone()).unwrap_or_default();
         let ledger = &mut self.memory.ledger;
-        let has_hold = ledger.hold(queue, head.key.id).is_some();
+        let has_hold = ledger.hold(queue, head.id).is_some();
         let taken_off = ledger.lift(queue, |id| lifted.contains(&id), has_hold);
-        let found = flavors_of_hold(ledger, asker, head.key.id)
+        let found = flavors_of_hold(ledger, asker, head.id)
             .unwrap_or_else(|| flavors::choose(ledger, asker, need, &from));
         let searched = match found.grade.mode {
             Mode::Fit | Mode::NoFit => search::Found::default(),
@@ -320,8 +319,8 @@ impl Engine {
     /// What a Workload would get if those who leave were gone; none if it would not fit.
     pub(crate) fn room_for(&mut self, queue: QueueId, head: &Head) -> Option<Found> {
         let need = self.need(queue, head)?;
-        let priority = self.durable.workloads.get(head.key.id)?.priority;
-        let evaluation = self.evaluate_without(queue, head, priority, &need, &[head.key.id]);
+        let priority = self.durable.workloads.get(head.id)?.priority;
+        let evaluation = self.evaluate_without(queue, head, priority, &need, &[head.id]);
         evaluation.is_viable().then_some(evaluation.found)
     }
 
@@ -370,7 +369,7 @@ impl Engine {
         let overlaps = own.iter().any(|victim| pass.victims.iter().any(|taken| taken.id == victim.id));
         if overlaps || !self.still_fits(entry, pass) {
             // Somebody before it in this cycle took the room. It is tried again in the next.
-            let rare = &mut self.memory.tracks[entry.head.key.id.index()].rare;
+            let rare = &mut self.memory.tracks[entry.head.id.index()].rare;
             rare.forget_scan();
             if self.rules.defects {
                 rare.told = Some(Told::Passed { overlaps });
@@ -379,7 +378,8 @@ impl Engine {
         }
         for beaten in &entry.beats {
             self.give_up(*beaten);
-            self.memory.tracks[beaten.index()].rare.beaten_by = Some(entry.head.key.uid.clone());
+            let beaten_by = self.durable.workloads.get(entry.head.id).map(|workload| workload.uid.clone());
+            self.memory.tracks[beaten.index()].rare.beaten_by = beaten_by;
         }
         if own.is_empty() {
             self.admit(entry, now, decisions);
@@ -391,7 +391,7 @@ impl Engine {
                 self.memory.ledger.book_for_now(entry.queue, &found.usage, 1);
                 pass.booked.push((entry.queue, found.usage.clone()));
             }
-            let preemptor = (entry.queue, entry.head.key.id);
+            let preemptor = (entry.queue, entry.head.id);
             self.make_room(preemptor, found, &victims, (now, budget), decisions);
         }
     }
@@ -400,7 +400,7 @@ impl Engine {
     fn still_fits(&mut self, entry: &Entry, pass: &Pass) -> bool {
         let own = &entry.evaluation.victims;
         let ledger = &mut self.memory.ledger;
-        let id = entry.head.key.id;
+        let id = entry.head.id;
         let has_hold = ledger.hold(entry.queue, id).is_some();
         let lifted = ledger.lift(entry.queue, |other| other == id || entry.beats.contains(&other), has_hold);
         let waits_for_victims = own.is_empty() && self.rules.victims_room_waits;
@@ -417,7 +417,7 @@ impl Engine {
     }
 
     fn admit(&mut self, entry: &Entry, now: Timestamp, decisions: &mut Vec<Decision>) {
-        let id = entry.head.key.id;
+        let id = entry.head.id;
         let (Some(workload), Some(view)) =
             (self.durable.workloads.get(id), self.memory.ledger.view(entry.queue))
         else {
@@ -477,7 +477,7 @@ impl Engine {
     /// set aside.
     fn nothing_fits(&mut self, entry: &Entry) {
         let found = &entry.evaluation.found;
-        let id = entry.head.key.id;
+        let id = entry.head.id;
         let generation = self.memory.ledger.account(entry.queue).generation;
         let more = self.search_goes_on(id, generation, found);
         if self.rules.preemptor_mark_ends && self.memory.tracks[id.index()].is_preemptor {
@@ -532,9 +532,9 @@ impl Engine {
     /// What the first of a lane keeps others from borrowing, if it cannot be admitted as things are.
     pub(crate) fn claim_of(&mut self, queue: QueueId, head: &Head) -> Option<CellAmounts> {
         let need = self.need(queue, head)?;
-        let priority = self.durable.workloads.get(head.key.id)?.priority;
+        let priority = self.durable.workloads.get(head.id)?.priority;
         let Evaluation { found, victims, .. } =
-            self.evaluate_without(queue, head, priority, &need, &[head.key.id]);
+            self.evaluate_without(queue, head, priority, &need, &[head.id]);
         let waits = found.grade.mode != Mode::Fit && victims.is_empty();
         (waits && self.claims(queue, &found)).then_some(found.usage)
     }
@@ -575,12 +575,10 @@ fn book_all(ledger: &mut Ledger, victims: &[&Victim], sign: i64) {
     }
 }
 
-/// Whether it is known without an evaluation that a lane fails as it did before.
-fn still_fails(ledger: &Ledger, queue: QueueId, parked: &Parked) -> bool {
-    let (Some((cell, amount)), Some(node)) = (parked.lacks, ledger.node(queue)) else { return parked.lasts };
-    // Its queue's own reserve does not count against it.
-    let needed = amount.saturating_sub(ledger.reserved(queue, cell));
-    parked.lasts || i128::from(needed) > ledger.tree.available(node, cell)
+/// What a Workload of a queue could have of a cell at most. Its queue's own reserve does not count against it.
+fn room_at_most(ledger: &Ledger, queue: QueueId, cell: CellId) -> i128 {
+    let Some(node) = ledger.node(queue) else { return 0 };
+    ledger.tree.room(node, cell) + i128::from(ledger.reserved(queue, cell))
 }
 
 /// What a preemptor gets of the room that is kept for it, if all of it is there.

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use gangway_model::constraints::untolerated;
-use gangway_model::queues::{Flavor, FungibilityPolicy, FungibilityPreference};
+use gangway_model::queues::{Flavor, Fungibility, FungibilityPolicy, FungibilityPreference};
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{Assignment, PodSet};
 use gangway_model::{FlavorName, PODS_RESOURCE, Requests, ResourceName};
@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::ids::{CellAmounts, CellId, NodeId, add_amount, amount_of};
 use crate::ledger::{FlavorView, GroupView, Ledger, QueueView};
 use crate::preemption::{Asker, Request, search};
-use crate::tree::Tree;
+use crate::tree::{Tree, Weighed};
 
 /// What a podSet needs of a resource group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,12 @@ struct GroupNeed {
     group: usize,
     /// Resources by their place in the group, and how much all pods together want.
     wants: SmallVec<[(u16, i64); 4]>,
-    /// Whether taints, node selector and affinity let the pods use each flavor.
-    suits: SmallVec<[bool; 8]>,
+    /// The same as cells of each flavor; none if taints, node selector or affinity keep the pods from using it.
+    by_flavor: Box<[Option<Wanted>]>,
 }
+
+/// How much is wanted of which cells, in the order of their resources in the group.
+type Wanted = SmallVec<[(CellId, i64); 2]>;
 
 /// What a podSet needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +43,15 @@ struct PodSetNeed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     pod_sets: SmallVec<[PodSetNeed; 1]>,
+    /// What a search comes to that finds room without borrowing wherever it begins; none if it finds nothing.
+    first_choice: Option<FirstChoice>,
 }
 
-/// A flavor to which there is no other choice.
-pub(crate) struct OnlyFlavor<'n> {
-    pub(crate) group: usize,
-    pub(crate) flavor: usize,
-    /// Resources by their place in the group, and how much is wanted.
-    pub(crate) wants: &'n [(u16, i64)],
+/// The first flavor that suits, for every podSet and group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FirstChoice {
+    picks: SmallVec<[Pick; 2]>,
+    usage: CellAmounts,
 }
 
 /// What a podSet wants in all; pods are counted where the queue gives quota for them.
@@ -60,13 +64,12 @@ fn wanted(view: &QueueView, pod_set: &PodSet) -> Requests {
 }
 
 impl Need {
-    /// The only flavor that suits; none if there is a choice.
-    pub(crate) fn only_flavor(&self) -> Option<OnlyFlavor<'_>> {
+    /// What is wanted of the only flavor that suits; none if there is a choice.
+    pub(crate) fn of_only_flavor(&self) -> Option<&[(CellId, i64)]> {
         let [PodSetNeed { groups, uncovered: None }] = &self.pod_sets[..] else { return None };
-        let [GroupNeed { group, wants, suits }] = &groups[..] else { return None };
-        let mut suiting = suits.iter().enumerate().filter(|(_, suits)| **suits).map(|(at, _)| at);
-        let first = suiting.next().filter(|_| suiting.next().is_none())?;
-        Some(OnlyFlavor { group: *group, flavor: first, wants })
+        let [GroupNeed { by_flavor, .. }] = &groups[..] else { return None };
+        let mut suiting = by_flavor.iter().flatten();
+        suiting.next().filter(|_| suiting.next().is_none()).map(|wanted| &wanted[..])
     }
 
     /// What podSets need of a queue. `as_reference` takes their resources in the order in which the reference does:
@@ -78,7 +81,42 @@ impl Need {
         as_reference: bool,
     ) -> Self {
         let of = |pod_set| PodSetNeed::of(view, flavors, pod_set, as_reference);
-        Self { pod_sets: pod_sets.iter().map(of).collect() }
+        let pod_sets: SmallVec<[PodSetNeed; 1]> = pod_sets.iter().map(of).collect();
+        let first_choice = FirstChoice::of(&pod_sets);
+        Self { pod_sets, first_choice }
+    }
+}
+
+impl FirstChoice {
+    fn of(pod_sets: &[PodSetNeed]) -> Option<Self> {
+        let mut choice = Self { picks: SmallVec::new(), usage: CellAmounts::new() };
+        for pod_set in pod_sets {
+            if pod_set.uncovered.is_some() {
+                return None;
+            }
+            for group in &pod_set.groups {
+                let mut suiting = (0..).zip(&group.by_flavor);
+                let (flavor, wanted) = suiting.find_map(|(at, wanted)| Some((at, wanted.as_ref()?)))?;
+                choice.picks.push(Pick { flavor, next: group.next_after(flavor) });
+                wanted.iter().for_each(|(cell, value)| add_amount(&mut choice.usage, *cell, *value));
+            }
+        }
+        Some(choice)
+    }
+
+    /// Whether there is room for all of it without borrowing.
+    fn fits(&self, ledger: &Ledger, node: NodeId) -> bool {
+        self.usage.iter().all(|(cell, amount)| {
+            let weighed = ledger.tree.weigh(node, *cell, *amount);
+            i128::from(*amount) <= weighed.available && weighed.level.height == 0 && *amount != i64::MAX
+        })
+    }
+}
+
+impl GroupNeed {
+    /// Where the next search begins after one that came to this flavor; 0 if that was the last.
+    fn next_after(&self, flavor: u16) -> u16 {
+        if usize::from(flavor) + 1 >= self.by_flavor.len() { 0 } else { flavor + 1 }
     }
 }
 
@@ -108,11 +146,14 @@ impl PodSetNeed {
             let group = &view.groups[index];
             let in_group = group.resources.iter().enumerate();
             let wants = in_group.filter(|(_, resource)| wanted.contains(resource.as_str()));
-            need.groups.push(GroupNeed {
-                group: index,
-                wants: wants.map(|(at, resource)| (at as u16, wanted.get(resource.as_str()))).collect(),
-                suits: group.flavors.iter().map(|flavor| suits(flavors, flavor, pod_set)).collect(),
-            });
+            let wants: SmallVec<[(u16, i64); 4]> =
+                wants.map(|(at, resource)| (at as u16, wanted.get(resource.as_str()))).collect();
+            let of_flavor = |flavor: &FlavorView| {
+                let cells = wants.iter().map(|(at, value)| (flavor.cells[usize::from(*at)], *value));
+                suits(flavors, flavor, pod_set).then(|| cells.collect())
+            };
+            let by_flavor = group.flavors.iter().map(of_flavor).collect();
+            need.groups.push(GroupNeed { group: index, wants, by_flavor });
         }
         need
     }
@@ -181,12 +222,12 @@ impl Grade {
     }
 
     /// Whether the search goes on although this flavor was found.
-    fn goes_on(self, view: &QueueView) -> bool {
+    fn goes_on(self, fungibility: Fungibility) -> bool {
         let next = FungibilityPolicy::TryNextFlavor;
         match self.mode {
             Mode::NoFit | Mode::NoCandidates => true,
-            Mode::Preempt | Mode::Reclaim if view.fungibility.when_can_preempt == next => true,
-            _ => self.level > 0 && view.fungibility.when_can_borrow == next,
+            Mode::Preempt | Mode::Reclaim if fungibility.when_can_preempt == next => true,
+            _ => self.level > 0 && fungibility.when_can_borrow == next,
         }
     }
 }
@@ -283,6 +324,15 @@ pub(crate) fn choose_again(
     })
 }
 
+/// What the asker's queue lays down for a search.
+#[derive(Clone, Copy)]
+struct Terms {
+    node: NodeId,
+    fungibility: Fungibility,
+    /// Whether it may preempt while it borrows.
+    may_borrow: bool,
+}
+
 /// Chooses flavors for a Workload. `from` says where the search of each podSet and group begins.
 pub(crate) fn choose(ledger: &mut Ledger, asker: Asker<'_>, need: &Need, from: &[u16]) -> Found {
     let mut found = Found {
@@ -293,8 +343,24 @@ pub(crate) fn choose(ledger: &mut Ledger, asker: Asker<'_>, need: &Need, from: &
         failure: None,
         lacking: 0,
     };
+    let terms = ledger.view(asker.queue).map(|view| Terms {
+        node: view.node,
+        fungibility: view.fungibility,
+        may_borrow: view.may_preempt_while_borrowing(),
+    });
+    if let (Some(terms), Some(first)) = (terms, &need.first_choice)
+        && from.iter().all(|start| *start == 0)
+        && first.fits(ledger, terms.node)
+    {
+        (found.picks, found.usage) = (first.picks.clone(), first.usage.clone());
+        return found;
+    }
     for (index, pod_set) in need.pod_sets.iter().enumerate() {
-        if let Err(mut failure) = choose_for_pod_set(ledger, asker, pod_set, from, &mut found) {
+        let chosen = match terms {
+            Some(terms) => choose_for_pod_set(ledger, asker, terms, pod_set, from, &mut found),
+            None => Err(Failure { reason: PendingReason::Misconfigured, lasts: true }),
+        };
+        if let Err(mut failure) = chosen {
             // What a later podSet finds depends on what the earlier ones found: that may change.
             failure.lasts &= index == 0;
             found.failure = Some(failure);
@@ -308,6 +374,7 @@ pub(crate) fn choose(ledger: &mut Ledger, asker: Asker<'_>, need: &Need, from: &
 fn choose_for_pod_set(
     ledger: &mut Ledger,
     asker: Asker<'_>,
+    terms: Terms,
     need: &PodSetNeed,
     from: &[u16],
     found: &mut Found,
@@ -315,13 +382,12 @@ fn choose_for_pod_set(
     if need.uncovered.is_some() {
         return Err(Failure { reason: PendingReason::NoMatchingFlavor, lasts: true });
     }
-    let before = found.usage.clone();
     let first = found.picks.len();
     let mut judgements: SmallVec<[Judged; 1]> = SmallVec::new();
     for group in &need.groups {
         let start = from.get(found.picks.len()).copied().unwrap_or(0);
         let mut lacking = FxHasher::default();
-        let chosen = choose_flavor(ledger, asker, group, start, &before, &mut lacking);
+        let chosen = choose_flavor(ledger, asker, terms, group, start, &found.usage, &mut lacking);
         if !matches!(&chosen, Ok((_, judged)) if judged.grade.mode == Mode::Fit) {
             let mut all = FxHasher::default();
             (found.lacking, first, group.group, lacking.finish()).hash(&mut all);
@@ -338,13 +404,9 @@ fn choose_for_pod_set(
             }
         }
     }
-    let Some(view) = ledger.view(asker.queue) else {
-        return Err(Failure { reason: PendingReason::Misconfigured, lasts: true });
-    };
     for ((group, pick), judged) in need.groups.iter().zip(&found.picks[first..]).zip(judgements) {
-        let flavor = &view.groups[group.group].flavors[usize::from(pick.flavor)];
-        for (at, value) in &group.wants {
-            add_amount(&mut found.usage, flavor.cells[usize::from(*at)], *value);
+        for (cell, value) in group.by_flavor[usize::from(pick.flavor)].iter().flatten() {
+            add_amount(&mut found.usage, *cell, *value);
         }
         let mode = if asker.every_resource_counts { judged.lowest } else { judged.grade.mode };
         found.grade.mode = found.grade.mode.min(mode);
@@ -366,14 +428,13 @@ struct Judged {
     highest: u32,
     /// The resources that do not fit without preemption.
     needing: SmallVec<[CellId; 2]>,
-    /// How much of each resource that does not fit lacks.
-    lacks: SmallVec<[(CellId, i128); 2]>,
     reason: PendingReason,
 }
 
 fn choose_flavor(
     ledger: &mut Ledger,
     asker: Asker<'_>,
+    terms: Terms,
     need: &GroupNeed,
     start: u16,
     before: &CellAmounts,
@@ -382,28 +443,23 @@ fn choose_flavor(
     let mut best: Option<(u16, Judged)> = None;
     let mut least_bad = PendingReason::NoMatchingFlavor;
     let mut tried = 0;
-    let count = need.suits.len() as u16;
+    let count = need.by_flavor.len() as u16;
     for index in start..count {
         tried = index;
-        let Some(view) = ledger.view(asker.queue) else { break };
-        let (fungibility, flavor) = (view.fungibility, &view.groups[need.group].flavors[usize::from(index)]);
-        if !need.suits[usize::from(index)] {
+        let Some(wanted) = &need.by_flavor[usize::from(index)] else {
             index.hash(lacking);
             continue;
-        }
-        let cells = flavor.cells.clone();
-        let judged = judge_flavor(ledger, asker, need, &cells, before, fungibility.preference);
-        judged.lacks.hash(lacking);
+        };
+        let judged = judge_flavor(ledger, asker, terms, wanted, before, lacking);
         if severity(judged.reason) < severity(least_bad) {
             least_bad = judged.reason;
         }
-        let Some(view) = ledger.view(asker.queue) else { break };
-        if !judged.grade.goes_on(view) {
+        if !judged.grade.goes_on(terms.fungibility) {
             best = Some((index, judged));
             break;
         }
         let so_far = best.as_ref().map_or(Grade::WORST, |(_, judged)| judged.grade);
-        if judged.grade.beats(so_far, fungibility.preference) {
+        if judged.grade.beats(so_far, terms.fungibility.preference) {
             best = Some((index, judged));
         }
     }
@@ -411,27 +467,26 @@ fn choose_flavor(
     let lasts = start == 0 && severity(least_bad) > 0;
     let reason = if start == 0 { least_bad } else { PendingReason::WaitingForQuota };
     let (flavor, judged) = best.ok_or(Failure { reason, lasts })?;
-    let next = if tried + 1 >= count { 0 } else { tried + 1 };
-    Ok((Pick { flavor, next }, judged))
+    Ok((Pick { flavor, next: need.next_after(tried) }, judged))
 }
 
+/// What a flavor comes to. What lacks of it is added to `lacking`.
 fn judge_flavor(
     ledger: &mut Ledger,
     asker: Asker<'_>,
-    need: &GroupNeed,
-    cells: &[CellId],
+    terms: Terms,
+    wanted: &Wanted,
     before: &CellAmounts,
-    preference: FungibilityPreference,
+    lacking: &mut FxHasher,
 ) -> Judged {
     let waits = PendingReason::WaitingForQuota;
     let (grade, lowest) = (Grade::BEST, Mode::Fit);
-    let (needing, lacks) = (SmallVec::new(), SmallVec::new());
-    let mut worst = Judged { grade, lowest, highest: 0, needing, lacks, reason: waits };
-    for (at, value) in &need.wants {
-        let cell = cells[usize::from(*at)];
-        let amount = amount_of(before, cell).saturating_add(*value);
-        let (grade, reason) = judge(ledger, asker, cell, amount);
-        if worst.grade.beats(grade, preference) {
+    let mut worst = Judged { grade, lowest, highest: 0, needing: SmallVec::new(), reason: waits };
+    for (cell, value) in wanted {
+        let amount = amount_of(before, *cell).saturating_add(*value);
+        let weighed = ledger.tree.weigh(terms.node, *cell, amount);
+        let (grade, reason) = judge(ledger, asker, terms, *cell, amount, &weighed);
+        if worst.grade.beats(grade, terms.fungibility.preference) {
             worst.grade = grade;
         }
         if severity(reason) > severity(worst.reason) {
@@ -440,37 +495,39 @@ fn judge_flavor(
         worst.lowest = worst.lowest.min(grade.mode);
         worst.highest = worst.highest.max(grade.level);
         if grade.mode != Mode::Fit {
-            worst.needing.push(cell);
-            let free = ledger.node(asker.queue).map_or(0, |node| ledger.tree.available(node, cell));
-            worst.lacks.push((cell, i128::from(amount) - free));
+            worst.needing.push(*cell);
+            (cell, i128::from(amount) - weighed.available).hash(lacking);
         }
     }
+    worst.needing.len().hash(lacking);
     worst
 }
 
 /// Whether a queue could have this much of a cell, and how.
-fn judge(ledger: &mut Ledger, asker: Asker<'_>, cell: CellId, amount: i64) -> (Grade, PendingReason) {
+fn judge(
+    ledger: &mut Ledger,
+    asker: Asker<'_>,
+    terms: Terms,
+    cell: CellId,
+    amount: i64,
+    weighed: &Weighed,
+) -> (Grade, PendingReason) {
     let waits = PendingReason::WaitingForQuota;
-    let Some(view) = ledger.view(asker.queue) else {
-        return (Grade::WORST, PendingReason::Misconfigured);
-    };
-    let (node, may_borrow) = (view.node, view.may_preempt_while_borrowing());
-    let tree = &ledger.tree;
     let wide = i128::from(amount);
-    if exceeds(tree, node, cell, amount) {
-        return (Grade::WORST, PendingReason::ExceedsMaxQuota);
-    }
-    let level = tree.level(node, cell, wide);
-    if wide <= tree.available(node, cell) {
+    let level = weighed.level;
+    if wide <= weighed.available && amount != i64::MAX {
         return (Grade { mode: Mode::Fit, level: level.height }, waits);
     }
-    if tree.nominal(node, cell) >= wide || level.may_reclaim || may_borrow {
-        return (simulate(ledger, asker, node, cell, amount), waits);
+    if exceeds(&ledger.tree, terms.node, cell, amount) {
+        return (Grade::WORST, PendingReason::ExceedsMaxQuota);
+    }
+    if ledger.tree.nominal(terms.node, cell) >= wide || level.may_reclaim || terms.may_borrow {
+        return (simulate(ledger, asker, terms.node, cell, amount), waits);
     }
     (Grade { mode: Mode::NoFit, level: level.height }, waits)
 }
 
-/// A sum that saturated is more than anybody has, even where there is no limit.
+/// Whether a queue could never have this much of a cell.
 fn exceeds(tree: &Tree, node: NodeId, cell: CellId, amount: i64) -> bool {
     i128::from(amount) > tree.potential(node, cell) || amount == i64::MAX
 }

@@ -102,7 +102,7 @@ impl Engine {
     /// A Workload that waits as the head of its lane; none if it is not the first there.
     fn head_at_its_place(&self, id: WorkloadId) -> Option<(QueueId, Head)> {
         let place = self.track(id)?.place?;
-        let head = self.memory.queues[place.queue.index()].head_of(place.lane, self.key(id, place)?)?;
+        let head = self.memory.queues[place.queue.index()].head_of(place.lane, id)?;
         Some((place.queue, head))
     }
 
@@ -175,7 +175,7 @@ impl Engine {
     /// Has a queue's reserve follow the first of its Workloads that keeps others from borrowing.
     pub(crate) fn follow_claim(&mut self, queue: QueueId) {
         let claim = self.memory.queues[queue.index()].claim();
-        let reserve = self.memory.ledger.account(queue).reserve.as_ref();
+        let reserve = self.memory.ledger.account(queue).reserve.as_deref();
         match (claim, reserve) {
             (None, None) => {}
             (Some((id, need)), Some(kept)) if kept.id == id && kept.need == *need => {}
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     fn claim_again(&mut self, queue: QueueId, head: &Head) {
-        let waited = self.durable.workloads.get(head.key.id).is_some_and(
+        let waited = self.durable.workloads.get(head.id).is_some_and(
             |workload| matches!(&workload.state, State::Pending(pending) if pending.waiting.is_some()),
         );
         let claim = if waited { self.claim_of(queue, head) } else { None };

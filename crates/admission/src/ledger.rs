@@ -13,6 +13,7 @@ use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Time
 use smallvec::SmallVec;
 
 use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, WorkloadId, add_amount, amount_of};
+use crate::preemption::fronts::Fronts;
 use crate::tree::{Plan, Tree};
 
 /// A place among the holders of a queue's quota, in the order in which they would be preempted: those on
@@ -123,11 +124,18 @@ pub(crate) struct Account {
     /// Room freed for preemptors of this queue, kept until they start or give up.
     pub(crate) holds: Vec<Kept>,
     /// Own quota that others may not borrow as long as this Workload waits for it.
-    pub(crate) reserve: Option<Kept>,
+    pub(crate) reserve: Option<Box<Kept>>,
     /// Grows with every change of what the queue could use.
     pub(crate) generation: u64,
     /// Grows with every change of a definition in the queue's tree, and of its flavors.
     pub(crate) definition: u64,
+}
+
+impl Account {
+    /// All room that is kept in it.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.holds.iter().chain(self.reserve.as_deref())
+    }
 }
 
 /// The quota trees with everything that is booked in them.
@@ -139,6 +147,7 @@ pub(crate) struct Ledger {
     /// The same trees with nothing booked: what could ever fit.
     pub(crate) unused: Tree,
     pub(crate) accounts: Vec<Account>,
+    pub(crate) fronts: Fronts,
     /// The queue of each node; none for cohorts.
     pub(crate) queue_of_node: Vec<Option<QueueId>>,
     /// Grows with every rebuild.
@@ -211,6 +220,7 @@ impl Ledger {
     /// A Workload holds quota from now on.
     pub(crate) fn enter(&mut self, queue: QueueId, key: HolderKey, holder: Holder) {
         let usage = holder.usage.clone();
+        self.fronts.forget(queue, &usage);
         self.accounts[queue.index()].holders.insert(key, holder);
         if let Some(node) = self.node(queue)
             && usage.iter().any(|(cell, _)| !self.tree.knows(node, *cell))
@@ -225,21 +235,23 @@ impl Ledger {
     /// A Workload holds quota no more.
     pub(crate) fn leave(&mut self, queue: QueueId, key: &HolderKey) {
         let Some(holder) = self.accounts[queue.index()].holders.remove(key) else { return };
+        self.fronts.forget(queue, &holder.usage);
         self.book(queue, &holder.usage, -1);
     }
 
     /// Books what holders use; the queue's reserve shrinks and grows with it.
     fn book(&mut self, queue: QueueId, usage: &[(CellId, i64)], sign: i64) {
         let Some(node) = self.node(queue) else { return };
-        let reserve = self.accounts[queue.index()].reserve.take();
-        if let Some(reserve) = &reserve {
-            self.tree.add_all(node, &reserve.booked, -1);
-        }
+        let Some(reserve) = self.accounts[queue.index()].reserve.take() else {
+            self.tree.add_all(node, usage, sign);
+            return;
+        };
+        self.tree.add_all(node, &reserve.booked, -1);
         self.tree.add_all(node, usage, sign);
-        self.accounts[queue.index()].reserve = reserve.map(|kept| self.book_reserve(node, kept));
+        self.accounts[queue.index()].reserve = Some(self.book_reserve(node, reserve));
     }
 
-    fn book_reserve(&mut self, node: NodeId, mut kept: Kept) -> Kept {
+    fn book_reserve(&mut self, node: NodeId, mut kept: Box<Kept>) -> Box<Kept> {
         kept.booked.clear();
         for (cell, need) in &kept.need {
             let free = self.tree.nominal(node, *cell) - self.tree.usage(node, *cell);
@@ -254,7 +266,8 @@ impl Ledger {
     pub(crate) fn set_reserve(&mut self, queue: QueueId, id: WorkloadId, need: CellAmounts) {
         self.end_reserve(queue);
         let Some(node) = self.node(queue) else { return };
-        let kept = self.book_reserve(node, Kept { id, need, booked: CellAmounts::new(), flavors: None });
+        let kept = Box::new(Kept { id, need, booked: CellAmounts::new(), flavors: None });
+        let kept = self.book_reserve(node, kept);
         self.accounts[queue.index()].reserve = Some(kept);
     }
 
@@ -316,7 +329,9 @@ impl Ledger {
         if account.reserve.is_some() || !account.holds.is_empty() {
             let holds = account.holds.iter().filter(|kept| whose(kept.id));
             let mut amounts = CellAmounts::new();
-            for (cell, amount) in account.reserve.iter().chain(holds).flat_map(|kept| &kept.booked) {
+            for (cell, amount) in
+                account.reserve.as_deref().into_iter().chain(holds).flat_map(|kept| &kept.booked)
+            {
                 add_amount(&mut amounts, *cell, *amount);
             }
             lifted.0.push((queue, amounts));
@@ -394,10 +409,10 @@ impl Ledger {
         let used = self.accounts.iter().filter_map(|account| Some((account.view.as_ref()?.node, account)));
         for (node, account) in used {
             let holders = account.holders.values().flat_map(|holder| holder.usage.iter());
-            let kept = account.holds.iter().chain(&account.reserve).flat_map(|kept| &kept.need);
+            let kept = account.kept().flat_map(|kept| &kept.need);
             holders.chain(kept).for_each(|(cell, _)| plan.used(node, *cell));
         }
-        self.tree = Tree::build(&plan, self.cells.len());
+        self.tree.replace(Tree::build(&plan, self.cells.len()));
         self.unused = Tree::build(&plan, self.cells.len());
         self.queue_of_node = vec![None; plan.len()];
         for index in 0..self.accounts.len() {
@@ -491,10 +506,11 @@ impl Ledger {
             for holder in account.holders.values() {
                 expected.add_all(node, &holder.usage, 1);
             }
-            for kept in account.holds.iter().chain(&account.reserve) {
+            for kept in account.kept() {
                 expected.add_all(node, &kept.booked, 1);
             }
         }
+        self.fronts.check(&self.accounts)?;
         if expected == self.tree { Ok(()) } else { Err("usage differs from usage recomputed".into()) }
     }
 }

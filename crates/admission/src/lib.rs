@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod check;
+mod chunks;
 mod cycle;
 mod decision;
 mod definitions;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use gangway_model::reasons::PreemptionReason;
 use gangway_model::workload::{Admission, State};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use crate::chunks::Chunks;
 use crate::decision::DecisionId;
 use crate::durable::Standing;
 use crate::flavors::Progress;
@@ -27,9 +28,9 @@ pub(crate) struct Memory {
     /// The next decision's id. Restart: ids begin again; nobody remembers old ones.
     pub(crate) next_decision: u64,
     /// What is known of each Workload. Restart: rebuilt, but for the writes under way (see [`Track`]).
-    pub(crate) tracks: Vec<Track>,
+    pub(crate) tracks: Chunks<Track>,
     /// Whose decision is under way. Restart: see [`Track`].
-    pub(crate) under_way: BTreeMap<DecisionId, WorkloadId>,
+    pub(crate) under_way: FxHashMap<DecisionId, WorkloadId>,
     /// Quota trees, holders of quota, and room that is kept. Restart: rebuilt; what is kept for preemptors is
     /// worked out again from the victims that name them.
     pub(crate) ledger: Ledger,
@@ -111,7 +112,7 @@ pub enum QueueRef {
 #[derive(Debug, Default)]
 pub(crate) struct Local {
     /// The Workloads that name it.
-    pub(crate) members: BTreeSet<WorkloadId>,
+    pub(crate) members: FxHashSet<WorkloadId>,
     pub(crate) tally: Tally,
     /// It is among the queues whose status may have changed.
     pub(crate) is_changed: bool,

@@ -1,7 +1,7 @@
 //! The Workloads that wait in a ClusterQueue, in order, by shape.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use gangway_model::reasons::PendingReason;
 use gangway_model::{Timestamp, Uid};
@@ -89,15 +89,90 @@ impl Parked {
 #[derive(Debug)]
 struct Lane {
     key: LaneKey,
-    /// In order.
-    members: VecDeque<WorkloadId>,
     /// The place of the first.
-    first: Option<QueueKey>,
+    first: QueueKey,
+    /// Those behind it, in order.
+    rest: VecDeque<WorkloadId>,
     parked: Option<Parked>,
     /// Why none of them fitted when that was last found: what its members have reported.
     reported: Option<PendingReason>,
     /// Why its members wait when they do, and of which definition of the queue.
     waits_for: Option<(u64, PendingReason)>,
+}
+
+impl Lane {
+    fn new(key: LaneKey, first: QueueKey) -> Self {
+        let rest = VecDeque::new();
+        Self { key, first, rest, parked: None, reported: None, waits_for: None }
+    }
+
+    fn members(&self) -> impl Iterator<Item = WorkloadId> {
+        std::iter::once(self.first.id).chain(self.rest.iter().copied())
+    }
+
+    fn len(&self) -> usize {
+        1 + self.rest.len()
+    }
+
+    /// Its first, if this is its number.
+    fn head(&self, lane: usize) -> Head {
+        Head { id: self.first.id, at: self.first.at, lane }
+    }
+
+    fn is_parked(&self, epoch: u64) -> bool {
+        self.parked.as_ref().is_some_and(|parked| parked.epoch == epoch)
+    }
+
+    /// Whether its first keeps others from borrowing.
+    fn claims(&self) -> bool {
+        self.parked.as_ref().is_some_and(|parked| parked.claim.is_some())
+    }
+
+    /// How many of its members go before `key`.
+    fn count_before(&self, key: &QueueKey, places: &impl Places) -> usize {
+        if *key <= self.first { 0 } else { 1 + places.position(&self.rest, key) }
+    }
+}
+
+/// Lanes in the order of their firsts. Newcomers are usually the last and who leaves is usually the first, so a row of
+/// numbers is moved less than a tree is balanced.
+#[derive(Debug, Default)]
+struct Order(VecDeque<u32>);
+
+impl Order {
+    /// Where the lane whose first is `key` stands or would stand.
+    fn position(&self, lanes: &[Option<Lane>], key: &QueueKey) -> usize {
+        let goes_before = |lane: &u32| lanes[*lane as usize].as_ref().is_some_and(|lane| lane.first < *key);
+        match (self.0.front(), self.0.back()) {
+            (Some(first), _) if !goes_before(first) => 0,
+            (_, Some(last)) if goes_before(last) => self.0.len(),
+            _ => self.0.partition_point(goes_before),
+        }
+    }
+
+    fn at(&self, position: usize) -> Option<usize> {
+        self.0.get(position).map(|lane| *lane as usize)
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.at(0)
+    }
+
+    /// Puts a lane where its first belongs. Says where that is.
+    fn insert(&mut self, lanes: &[Option<Lane>], lane: usize) -> usize {
+        let position = lanes[lane].as_ref().map_or(0, |lane| self.position(lanes, &lane.first));
+        self.0.insert(position, lane as u32);
+        position
+    }
+
+    /// Takes a lane out that still has the first by which it was put in. Says where it was.
+    fn remove(&mut self, lanes: &[Option<Lane>], lane: usize) -> Option<usize> {
+        let position = self.position(lanes, &lanes[lane].as_ref()?.first);
+        (self.at(position) == Some(lane)).then(|| {
+            self.0.remove(position);
+            position
+        })
+    }
 }
 
 /// The Workloads that wait in one ClusterQueue.
@@ -109,12 +184,14 @@ pub(crate) struct PendingQueue {
     lanes: Vec<Option<Lane>>,
     free: Vec<usize>,
     by_key: FxHashMap<LaneKey, usize>,
-    /// The first of each lane.
-    heads: BTreeMap<QueueKey, usize>,
-    /// The first of each lane that keeps others from borrowing.
-    claims: BTreeMap<QueueKey, usize>,
-    /// Lanes whose first goes before this one are parked.
-    cursor: Option<QueueKey>,
+    /// All lanes.
+    heads: Order,
+    /// The lanes whose first keeps others from borrowing.
+    claims: Order,
+    /// As many lanes at the head are parked.
+    cursor: usize,
+    /// What was last found of the room for anybody here.
+    known_room: Option<Room>,
     /// How often it was woken: lanes that were parked before count as not parked.
     epoch: u64,
     /// StrictFIFO only: the first does not fit, and so nobody is tried.
@@ -125,10 +202,20 @@ pub(crate) struct PendingQueue {
     last_blocked: Option<WorkloadId>,
 }
 
+/// What anybody in a queue could have of a cell at most, as of some bookings.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    bookings: u64,
+    cell: CellId,
+    amount: i128,
+}
+
 /// The Workload to evaluate next.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    pub(crate) key: QueueKey,
+    pub(crate) id: WorkloadId,
+    /// Its place in the order of its queue.
+    pub(crate) at: Timestamp,
     pub(crate) lane: usize,
 }
 
@@ -159,35 +246,25 @@ impl PendingQueue {
         if self.blocked.as_ref().is_some_and(|(first, _)| key < *first) {
             self.blocked = None;
         }
-        let index = self.lane_index(lane);
+        let Some(index) = self.by_key.get(&lane).copied() else {
+            self.open_lane(Lane::new(lane, key));
+            return;
+        };
         let Some(lane) = &mut self.lanes[index] else { return };
-        let position = places.position(&lane.members, &key);
-        lane.members.insert(position, key.id);
-        if position == 0 {
-            if let Some(first) = &lane.first {
-                self.heads.remove(first);
-                if self.claims.remove(first).is_some() {
-                    self.claims.insert(key.clone(), index);
-                }
-                // What was found of the first was found of its age, too: an older one may preempt more.
-                if let Some(parked) = lane.parked.as_mut().filter(|parked| !parked.lasts) {
-                    parked.epoch = NEVER;
-                }
-            }
-            self.heads.insert(key.clone(), index);
-            if self.cursor.as_ref().is_some_and(|cursor| key < *cursor) {
-                self.cursor = Some(key.clone());
-            }
-            lane.first = Some(key);
+        if lane.first < key {
+            lane.rest.insert(places.position(&lane.rest, &key), key.id);
+            return;
         }
+        // What was found of the first was found of its age, too: an older one may preempt more.
+        if let Some(parked) = lane.parked.as_mut().filter(|parked| !parked.lasts) {
+            parked.epoch = NEVER;
+        }
+        lane.rest.push_front(lane.first.id);
+        self.give_first(index, key);
     }
 
-    fn lane_index(&mut self, key: LaneKey) -> usize {
-        if let Some(index) = self.by_key.get(&key) {
-            return *index;
-        }
-        let (members, first) = (VecDeque::new(), None);
-        let lane = Lane { key, members, first, parked: None, reported: None, waits_for: None };
+    fn open_lane(&mut self, lane: Lane) {
+        let key = lane.key;
         let index = match self.free.pop() {
             Some(index) => {
                 self.lanes[index] = Some(lane);
@@ -199,84 +276,121 @@ impl PendingQueue {
             }
         };
         self.by_key.insert(key, index);
-        index
+        self.line_up(index);
     }
 
-    pub(crate) fn remove(&mut self, key: &QueueKey, lane: LaneKey, places: &impl Places) {
-        if self.blocked.as_ref().is_some_and(|(first, _)| key == first) {
+    /// Puts a lane among the heads.
+    fn line_up(&mut self, index: usize) {
+        let position = self.heads.insert(&self.lanes, index);
+        self.cursor = self.cursor.min(position);
+    }
+
+    /// Takes a lane out of the heads and the claims.
+    fn step_out(&mut self, index: usize) {
+        let position = self.heads.remove(&self.lanes, index);
+        if position.is_some_and(|position| position < self.cursor) {
+            self.cursor -= 1;
+        }
+        if self.lanes[index].as_ref().is_some_and(Lane::claims) {
+            self.claims.remove(&self.lanes, index);
+        }
+    }
+
+    /// Another goes first in a lane.
+    fn give_first(&mut self, index: usize, first: QueueKey) {
+        self.step_out(index);
+        let Some(lane) = &mut self.lanes[index] else { return };
+        lane.first = first;
+        if lane.claims() {
+            self.claims.insert(&self.lanes, index);
+        }
+        self.line_up(index);
+    }
+
+    /// Takes somebody out whose place is still known.
+    pub(crate) fn remove(&mut self, id: WorkloadId, lane: LaneKey, places: &impl Places) {
+        if self.blocked.as_ref().is_some_and(|(first, _)| first.id == id) {
             self.blocked = None;
         }
         let Some(index) = self.by_key.get(&lane).copied() else { return };
         let Some(lane) = &mut self.lanes[index] else { return };
-        let position = places.position(&lane.members, key);
-        if lane.members.get(position) != Some(&key.id) {
+        if lane.first.id != id {
+            let position = places.position(&lane.rest, &places.key(id));
+            if lane.rest.get(position) == Some(&id) {
+                lane.rest.remove(position);
+            }
             return;
         }
-        lane.members.remove(position);
-        if position > 0 {
-            return;
+        match lane.rest.pop_front() {
+            Some(next) => self.give_first(index, places.key(next)),
+            None => {
+                let key = lane.key;
+                self.step_out(index);
+                self.by_key.remove(&key);
+                self.lanes[index] = None;
+                self.free.push(index);
+            }
         }
-        let had_claim = self.claims.remove(key).is_some();
-        self.heads.remove(key);
-        let Some(next) = lane.members.front().map(|first| places.key(*first)) else {
-            self.by_key.remove(&lane.key);
-            self.lanes[index] = None;
-            self.free.push(index);
-            return;
-        };
-        if had_claim {
-            self.claims.insert(next.clone(), index);
-        }
-        lane.first = Some(next.clone());
-        self.heads.insert(next, index);
     }
 
-    /// Takes a turn: it is that of the Workload to evaluate next. One that `still_fails` as before has had its turn
-    /// with that.
-    pub(crate) fn take_turn(&mut self, still_fails: impl Fn(&Parked) -> bool) -> Turn {
-        let Some(head) = self.head() else { return Turn::OfNobody };
-        match self.last_parked(head.lane) {
-            Some(parked) if still_fails(parked) => {
-                self.set_aside_again(&head);
+    /// Takes a turn: it is that of the Workload to evaluate next. One that fails as before has had its turn with that.
+    /// `room` says what anybody here could have of a cell at most; it is the same as long as `bookings` is.
+    pub(crate) fn take_turn(&mut self, bookings: u64, room: impl Fn(CellId) -> i128) -> Turn {
+        let Some(index) = self.next_lane() else { return Turn::OfNobody };
+        let Some(lane) = &mut self.lanes[index] else { return Turn::OfNobody };
+        let known = &mut self.known_room;
+        let mut lacks = |(cell, amount): (CellId, i64)| {
+            if !known.is_some_and(|known| (known.bookings, known.cell) == (bookings, cell)) {
+                *known = Some(Room { bookings, cell, amount: room(cell) });
+            }
+            known.is_some_and(|known| i128::from(amount) > known.amount)
+        };
+        match &mut lane.parked {
+            Some(parked) if parked.lasts || parked.lacks.is_some_and(&mut lacks) => {
+                parked.epoch = self.epoch;
+                if self.strict {
+                    self.blocked = Some((lane.first.clone(), self.epoch));
+                }
                 Turn::PassedBy
             }
-            _ => Turn::Of(head),
+            _ => Turn::Of(lane.head(index)),
         }
     }
 
     /// The Workload to evaluate next, if any may be.
     pub(crate) fn head(&mut self) -> Option<Head> {
+        let lane = self.next_lane()?;
+        self.head_of_lane(lane)
+    }
+
+    fn head_of_lane(&self, lane: usize) -> Option<Head> {
+        Some(self.lanes[lane].as_ref()?.head(lane))
+    }
+
+    /// The lane whose first is to be evaluated next, if any may be.
+    fn next_lane(&mut self) -> Option<usize> {
         if self.strict {
-            let (key, lane) = self.heads.first_key_value()?;
             let is_blocked = self.blocked.as_ref().is_some_and(|(_, epoch)| *epoch == self.epoch);
-            return (!is_blocked).then(|| Head { key: key.clone(), lane: *lane });
+            return self.heads.first().filter(|_| !is_blocked);
         }
-        let from = self.cursor.take();
-        let rest = match &from {
-            Some(from) => self.heads.range(from..),
-            None => self.heads.range(..),
-        };
-        for (key, lane) in rest {
-            let is_parked = self.lanes[*lane].as_ref().is_some_and(|lane| lane.is_parked(self.epoch));
-            if !is_parked {
-                self.cursor = Some(key.clone());
-                return Some(Head { key: key.clone(), lane: *lane });
+        while let Some(index) = self.heads.at(self.cursor) {
+            if !self.lanes[index].as_ref().is_some_and(|lane| lane.is_parked(self.epoch)) {
+                return Some(index);
             }
+            self.cursor += 1;
         }
-        self.cursor = self.heads.last_key_value().map(|(key, _)| key.clone());
         None
     }
 
     /// A member as the head of its lane; none if it is not the first there.
-    pub(crate) fn head_of(&self, lane: LaneKey, key: QueueKey) -> Option<Head> {
-        let lane = *self.by_key.get(&lane)?;
-        (self.heads.get(&key) == Some(&lane)).then_some(Head { key, lane })
+    pub(crate) fn head_of(&self, lane: LaneKey, id: WorkloadId) -> Option<Head> {
+        self.head_of_lane(*self.by_key.get(&lane)?).filter(|head| head.id == id)
     }
 
     /// The first of a strict queue that is held up by it.
     pub(crate) fn blocked_head(&self) -> Option<Head> {
         self.blocked.as_ref().filter(|(_, epoch)| *epoch == self.epoch)?;
-        self.heads.first_key_value().map(|(key, lane)| Head { key: key.clone(), lane: *lane })
+        self.head_of_lane(self.heads.first()?)
     }
 
     /// Why a lane's members wait when they do, if that was worked out for this definition of the queue.
@@ -291,22 +405,6 @@ impl PendingQueue {
         }
     }
 
-    /// What was found of a lane before.
-    pub(crate) fn last_parked(&self, lane: usize) -> Option<&Parked> {
-        self.lanes.get(lane)?.as_ref()?.parked.as_ref()
-    }
-
-    /// A head does not fit, just as before.
-    pub(crate) fn set_aside_again(&mut self, head: &Head) {
-        let epoch = self.epoch;
-        if let Some(Some(Lane { parked: Some(parked), .. })) = self.lanes.get_mut(head.lane) {
-            parked.epoch = epoch;
-        }
-        if self.strict {
-            self.blocked = Some((head.key.clone(), epoch));
-        }
-    }
-
     /// A head does not fit. In a strict queue that holds up everybody, otherwise its shape.
     ///
     /// Says whose waiting reason may have changed by this. Who came since is not among them: a newcomer
@@ -314,40 +412,41 @@ impl PendingQueue {
     pub(crate) fn set_aside(&mut self, head: &Head, parked: Parked) -> Vec<WorkloadId> {
         let epoch = self.epoch;
         let Some(Some(lane)) = self.lanes.get_mut(head.lane) else { return Vec::new() };
-        if parked.claim.is_some() {
-            self.claims.insert(head.key.clone(), head.lane);
-        } else if !self.claims.is_empty() {
-            self.claims.remove(&head.key);
-        }
+        let (claimed, claims) = (lane.claims(), parked.claim.is_some());
         let is_known = lane.reported.replace(parked.reason) == Some(parked.reason);
         lane.parked = Some(Parked { epoch, ..parked });
+        match (claimed, claims) {
+            (false, true) => drop(self.claims.insert(&self.lanes, head.lane)),
+            (true, false) => drop(self.claims.remove(&self.lanes, head.lane)),
+            _ => {}
+        }
         if self.strict {
-            let first = head.key.id;
+            let first = head.id;
             let before = self.last_blocked.replace(first).filter(|before| *before != first);
-            self.blocked = Some((head.key.clone(), epoch));
+            self.blocked = self.lanes[head.lane].as_ref().map(|lane| (lane.first.clone(), epoch));
             return before.into_iter().chain([first]).collect();
         }
-        if is_known {
-            return Vec::new();
+        match &self.lanes[head.lane] {
+            Some(lane) if !is_known => lane.members().collect(),
+            _ => Vec::new(),
         }
-        lane.members.iter().copied().collect()
     }
 
     /// Who keeps others from borrowing, and what: the first in order.
     pub(crate) fn claim(&self) -> Option<(WorkloadId, &CellAmounts)> {
-        let (key, lane) = self.claims.first_key_value()?;
+        let index = self.claims.first()?;
         // Behind the first of a strict queue nobody can start.
-        if self.strict && self.heads.first_key_value().is_some_and(|(first, _)| first != key) {
+        if self.strict && self.heads.first() != Some(index) {
             return None;
         }
-        let parked = self.lanes[*lane].as_ref()?.parked.as_ref()?;
-        Some((key.id, parked.claim.as_deref()?))
+        let lane = self.lanes[index].as_ref()?;
+        Some((lane.first.id, lane.parked.as_ref()?.claim.as_deref()?))
     }
 
     /// Lets everybody be tried again.
     pub(crate) fn wake(&mut self) {
         self.epoch += 1;
-        self.cursor = None;
+        self.cursor = 0;
     }
 
     /// The definitions have changed: also what lasted is tried again.
@@ -377,12 +476,12 @@ impl PendingQueue {
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        self.lanes.iter().flatten().map(|lane| lane.members.len()).sum()
+        self.lanes.iter().flatten().map(Lane::len).sum()
     }
 
     /// How many would be tried before `key`.
     pub(crate) fn ahead_of(&self, key: &QueueKey, places: &impl Places) -> usize {
-        self.lanes.iter().flatten().map(|lane| places.position(&lane.members, key)).sum()
+        self.lanes.iter().flatten().map(|lane| lane.count_before(key, places)).sum()
     }
 
     /// The first few who would be tried before `key`, in order.
@@ -396,50 +495,48 @@ impl PendingQueue {
             .lanes
             .iter()
             .flatten()
-            .flat_map(|lane| lane.members.range(..places.position(&lane.members, key)).take(most));
-        let mut keys: Vec<QueueKey> = before.map(|id| places.key(*id)).collect();
+            .flat_map(|lane| lane.members().take(lane.count_before(key, places).min(most)));
+        let mut keys: Vec<QueueKey> = before.map(|id| places.key(id)).collect();
         keys.sort_unstable();
         keys.into_iter().take(most).map(|key| key.id).collect()
     }
 
     /// Checks that heads, claims and lanes agree, and that members are in order.
     pub(crate) fn check(&self, places: &impl Places) -> Result<(), String> {
-        let mut lanes = 0;
+        let (mut lanes, mut claims) = (0, 0);
         for (index, lane) in self.lanes.iter().enumerate() {
             let Some(lane) = lane else { continue };
-            lanes += 1;
-            let keys: Vec<QueueKey> = lane.members.iter().map(|id| places.key(*id)).collect();
-            if !keys.is_sorted() || lane.first.as_ref() != keys.first() {
+            (lanes, claims) = (lanes + 1, claims + usize::from(lane.claims()));
+            let keys: Vec<QueueKey> = lane.members().map(|id| places.key(id)).collect();
+            if !keys.is_sorted() || keys.first() != Some(&lane.first) {
                 return Err(format!("{:?} is not in order", lane.key));
-            }
-            let first = lane.first.as_ref();
-            if first.and_then(|first| self.heads.get(first)) != Some(&index) {
-                return Err(format!("{:?} has no head", lane.key));
             }
             if self.by_key.get(&lane.key) != Some(&index) {
                 return Err(format!("{:?} is not found by its key", lane.key));
             }
-            let has_claim = lane.parked.as_ref().is_some_and(|parked| parked.claim.is_some());
-            if has_claim != first.is_some_and(|first| self.claims.contains_key(first)) {
-                return Err(format!("{:?} has a claim that is not noted, or none that is", lane.key));
-            }
-            let passed = |cursor: &QueueKey| first.is_some_and(|first| first < cursor);
-            if !self.strict && self.cursor.as_ref().is_some_and(passed) && !lane.is_parked(self.epoch) {
-                return Err(format!("{:?} was passed by and is not parked", lane.key));
+        }
+        for (order, count) in [(&self.heads, lanes), (&self.claims, claims)] {
+            let listed: Vec<&Lane> =
+                order.0.iter().filter_map(|lane| self.lanes[*lane as usize].as_ref()).collect();
+            if listed.len() != count || order.0.len() != count || !listed.is_sorted_by_key(|lane| &lane.first)
+            {
+                return Err("heads or claims are not those of the lanes, in order".into());
             }
         }
-        if self.heads.len() == lanes { Ok(()) } else { Err("heads that lead no lane".into()) }
+        if self.claims.0.iter().any(|lane| !self.lanes[*lane as usize].as_ref().is_some_and(Lane::claims)) {
+            return Err("a claim is noted of a lane that has none".into());
+        }
+        let mut passed =
+            self.heads.0.iter().take(self.cursor).filter_map(|lane| self.lanes[*lane as usize].as_ref());
+        match passed.find(|lane| !self.strict && !lane.is_parked(self.epoch)) {
+            Some(lane) => Err(format!("{:?} was passed by and is not parked", lane.key)),
+            None => Ok(()),
+        }
     }
 }
 
 /// No queue is woken this often.
 const NEVER: u64 = u64::MAX;
-
-impl Lane {
-    fn is_parked(&self, epoch: u64) -> bool {
-        self.parked.as_ref().is_some_and(|parked| parked.epoch == epoch)
-    }
-}
 
 /// Why a queued Workload waits.
 pub(crate) enum WaitingFor<'q> {
@@ -479,13 +576,17 @@ mod tests {
         }
 
         fn remove(&mut self, id: WorkloadId) {
-            let (key, lane) = self.keys[id.index()].clone();
-            self.queue.remove(&key, lane, &self.keys);
+            let (_, lane) = self.keys[id.index()];
+            self.queue.remove(id, lane, &self.keys);
         }
 
         fn head(&mut self) -> Option<String> {
             self.queue.check(&self.keys).unwrap();
-            self.queue.head().map(|head| head.key.uid.to_string())
+            self.queue.head().map(|head| self.uid(head))
+        }
+
+        fn uid(&self, head: Head) -> String {
+            self.keys[head.id.index()].0.uid.to_string()
         }
 
         fn set_aside(&mut self, parked: Parked) -> Vec<WorkloadId> {
@@ -529,8 +630,8 @@ mod tests {
         line.remove(WorkloadId(4));
         let mut order = Vec::new();
         while let Some(first) = line.queue.head() {
-            order.push(first.key.uid.to_string());
-            line.remove(first.key.id);
+            order.push(line.uid(first));
+            line.remove(first.id);
         }
         assert_eq!(order, ["c", "d", "a", "b"]);
         assert_eq!(line.queue.len(), 0);
@@ -574,7 +675,7 @@ mod tests {
         line.insert(0, 2, "small", small);
         line.set_aside(busy());
         assert_eq!(line.head(), None);
-        assert_eq!(line.queue.blocked_head().map(|head| head.key.uid.to_string()).as_deref(), Some("large"));
+        assert_eq!(line.queue.blocked_head().map(|head| line.uid(head)).as_deref(), Some("large"));
         let urgent = line.insert(1, 3, "urgent", small);
         assert_eq!(line.head().as_deref(), Some("urgent"), "a new first is tried");
         line.set_aside(busy());
@@ -590,15 +691,12 @@ mod tests {
         let exceeds = Parked { lasts: true, ..Parked::new(PendingReason::ExceedsMaxQuota) };
         line.set_aside(exceeds);
         line.queue.wake();
-        let again = line.queue.head().expect("it takes its turn");
-        assert!(line.queue.last_parked(again.lane).is_some_and(|parked| parked.lasts));
-        line.queue.set_aside_again(&again);
+        let turn = line.queue.take_turn(0, |_| 0);
+        assert!(matches!(turn, Turn::PassedBy), "it takes its turn");
         assert_eq!(line.head(), None);
         line.queue.wake_all();
-        assert!(
-            line.queue.last_parked(again.lane).is_some_and(|parked| !parked.lasts),
-            "other definitions may help"
-        );
+        let turn = line.queue.take_turn(0, |_| 0);
+        assert!(matches!(turn, Turn::Of(_)), "other definitions may help");
     }
 
     #[test]

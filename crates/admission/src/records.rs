@@ -6,15 +6,29 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher;
 
+use crate::chunks::Chunks;
 use crate::ids::WorkloadId;
 
 /// The Workloads that are known. Two are equal if they hold equal records, whatever their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workloads {
-    slots: Vec<Option<Box<Workload>>>,
+    slots: Chunks<Option<Box<Workload>>>,
     /// The numbers by uid. The uids themselves stand in the records.
-    numbers: HashTable<WorkloadId>,
+    numbers: HashTable<Numbered>,
     free: Vec<WorkloadId>,
+}
+
+/// A number with the hash of its uid, so that the table grows without a look at the records.
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    hash: u32,
+    id: WorkloadId,
+}
+
+impl Numbered {
+    fn hash(&self) -> u64 {
+        spread(self.hash)
+    }
 }
 
 impl PartialEq for Workloads {
@@ -25,17 +39,24 @@ impl PartialEq for Workloads {
 
 impl Eq for Workloads {}
 
-fn hash(uid: &Uid) -> u64 {
-    FxBuildHasher.hash_one(uid.as_str())
+fn hash(uid: &Uid) -> u32 {
+    FxBuildHasher.hash_one(uid.as_str()) as u32
 }
 
-fn uid_at(slots: &[Option<Box<Workload>>], id: WorkloadId) -> Option<&Uid> {
+/// The table takes its places from the low bits of a hash and its marks from the high ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn uid_at(slots: &Chunks<Option<Box<Workload>>>, id: WorkloadId) -> Option<&Uid> {
     slots.get(id.index())?.as_ref().map(|record| &record.uid)
 }
 
 impl Workloads {
     pub(crate) fn id(&self, uid: &Uid) -> Option<WorkloadId> {
-        self.numbers.find(hash(uid), |id| uid_at(&self.slots, *id) == Some(uid)).copied()
+        let hash = hash(uid);
+        let is_same = |number: &Numbered| number.hash == hash && uid_at(&self.slots, number.id) == Some(uid);
+        self.numbers.find(spread(hash), is_same).map(|number| number.id)
     }
 
     pub(crate) fn get(&self, id: WorkloadId) -> Option<&Workload> {
@@ -60,16 +81,15 @@ impl Workloads {
             self.slots.push(None);
             WorkloadId::from(self.slots.len() - 1)
         });
-        let hashed = hash(&record.uid);
+        let number = Numbered { hash: hash(&record.uid), id };
         self.slots[id.index()] = Some(record);
-        let Self { slots, numbers, .. } = self;
-        numbers.insert_unique(hashed, id, |id| uid_at(slots, *id).map_or(0, hash));
+        self.numbers.insert_unique(number.hash(), number, Numbered::hash);
         id
     }
 
     pub(crate) fn remove(&mut self, id: WorkloadId) {
         let Some(uid) = uid_at(&self.slots, id) else { return };
-        if let Ok(entry) = self.numbers.find_entry(hash(uid), |other| *other == id) {
+        if let Ok(entry) = self.numbers.find_entry(spread(hash(uid)), |other| other.id == id) {
             entry.remove();
         }
         self.slots[id.index()] = None;

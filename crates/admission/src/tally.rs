@@ -13,18 +13,29 @@ pub(crate) struct Sums(Vec<(CellId, i128)>);
 impl Sums {
     fn book(&mut self, amounts: &[(CellId, i64)], sign: i128) {
         for (cell, amount) in amounts {
-            let amount = i128::from(*amount) * sign;
-            match self.0.binary_search_by_key(cell, |(cell, _)| *cell) {
-                Ok(index) => {
-                    self.0[index].1 += amount;
-                    if self.0[index].1 == 0 {
-                        self.0.remove(index);
-                    }
-                }
-                Err(index) if amount != 0 => self.0.insert(index, (*cell, amount)),
-                Err(_) => {}
-            }
+            self.add(*cell, i128::from(*amount) * sign);
         }
+    }
+
+    fn add(&mut self, cell: CellId, amount: i128) {
+        match self.0.binary_search_by_key(&cell, |(cell, _)| *cell) {
+            Ok(index) => {
+                self.0[index].1 += amount;
+                if self.0[index].1 == 0 {
+                    self.0.remove(index);
+                }
+            }
+            Err(index) if amount != 0 => self.0.insert(index, (cell, amount)),
+            Err(_) => {}
+        }
+    }
+
+    fn plus(&self, other: &Self) -> Self {
+        let mut sums = self.clone();
+        for (cell, amount) in &other.0 {
+            sums.add(*cell, *amount);
+        }
+        sums
     }
 
     fn get(&self, cell: CellId) -> i64 {
@@ -50,25 +61,25 @@ pub(crate) struct Tally {
     pub(crate) pending: i32,
     pub(crate) reserving: i32,
     pub(crate) admitted: i32,
-    /// What all holders of quota use.
-    reservation: Sums,
-    /// What the admitted ones among them use.
+    /// What the admitted use.
     usage: Sums,
+    /// What those have set aside who are not admitted yet.
+    set_aside: Sums,
 }
 
 impl Tally {
     pub(crate) fn count(&mut self, counted: Counted, usage: &[(CellId, i64)], sign: i32) {
         match counted {
             Counted::Pending => self.pending += sign,
-            Counted::Reserving => self.reserving += sign,
+            Counted::Reserving => {
+                self.reserving += sign;
+                self.set_aside.book(usage, i128::from(sign));
+            }
             Counted::Admitted => {
                 self.reserving += sign;
                 self.admitted += sign;
+                self.usage.book(usage, i128::from(sign));
             }
-        }
-        self.reservation.book(usage, i128::from(sign));
-        if counted == Counted::Admitted {
-            self.usage.book(usage, i128::from(sign));
         }
     }
 
@@ -84,7 +95,7 @@ impl Tally {
             pending: self.pending,
             reserving: self.reserving,
             admitted: self.admitted,
-            reservation: by_flavor(&self.reservation, cells, queue, borrows),
+            reservation: by_flavor(&self.usage.plus(&self.set_aside), cells, queue, borrows),
             usage: by_flavor(&self.usage, cells, queue, borrows),
         }
     }

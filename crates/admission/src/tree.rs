@@ -5,6 +5,7 @@
 
 use gangway_model::Amount;
 use gangway_model::queues::Quota;
+use smallvec::SmallVec;
 
 use crate::ids::{CellId, NodeId};
 
@@ -106,9 +107,32 @@ pub(crate) struct Level {
     pub(crate) may_reclaim: bool,
 }
 
+/// How a request stands at a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weighed {
+    /// What the queue could still use, at least nothing.
+    pub(crate) available: i128,
+    /// How high up the request has to borrow.
+    pub(crate) level: Level,
+}
+
+/// A count of bookings. Trees in which the same is booked are equal, however that came about.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bookings(u64);
+
+impl PartialEq for Bookings {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Bookings {}
+
 /// All quota trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
+    /// Grows with everything that is booked.
+    bookings: Bookings,
     nodes: Vec<Node>,
     cells: Vec<Cell>,
     /// Per root, where the column of each cell is; `NONE` if nobody in that tree has it.
@@ -143,7 +167,8 @@ impl Tree {
                 nodes[parent.index()].children.push(NodeId::from(index));
             }
         }
-        let mut tree = Self { nodes, cells: vec![Cell::default(); row], columns };
+        let mut tree =
+            Self { bookings: Bookings::default(), nodes, cells: vec![Cell::default(); row], columns };
         for (node, cell, quota) in &plan.quotas {
             let index = tree.find(*node, *cell);
             if let Some(here) = index.map(|index| &mut tree.cells[index]) {
@@ -217,6 +242,17 @@ impl Tree {
         (column != NONE).then(|| row + column as usize)
     }
 
+    /// Has this tree take the place of another.
+    pub(crate) fn replace(&mut self, tree: Self) {
+        let bookings = Bookings(self.bookings.0 + 1);
+        *self = Self { bookings, ..tree };
+    }
+
+    /// Differs if anything was booked in between.
+    pub(crate) fn bookings(&self) -> u64 {
+        self.bookings.0
+    }
+
     /// Whether amounts of this cell can be booked at a node.
     pub(crate) fn knows(&self, node: NodeId, cell: CellId) -> bool {
         self.find(node, cell).is_some()
@@ -237,6 +273,7 @@ impl Tree {
     /// Books an amount at a node, or takes it away if it is negative, up to where the parent sees it.
     pub(crate) fn add(&mut self, node: NodeId, cell: CellId, amount: i64) {
         let Some(mut index) = self.find(node, cell) else { return };
+        self.bookings.0 += 1;
         let column = index - self.nodes[node.index()].row;
         let (mut node, mut amount) = (node, i128::from(amount));
         loop {
@@ -274,10 +311,32 @@ impl Tree {
         here.local_available() + lent
     }
 
+    /// What a queue could still use; negative where more is used than there is.
+    pub(crate) fn room(&self, node: NodeId, cell: CellId) -> i128 {
+        let Some(index) = self.find(node, cell) else { return 0 };
+        self.available_at(node, index - self.nodes[node.index()].row)
+    }
+
     /// What a queue could still use, at least nothing.
     pub(crate) fn available(&self, node: NodeId, cell: CellId) -> i128 {
-        let Some(index) = self.find(node, cell) else { return 0 };
-        self.available_at(node, index - self.nodes[node.index()].row).max(0)
+        self.room(node, cell).max(0)
+    }
+
+    /// What a queue could still use, and how high up it has to borrow to use this much more.
+    pub(crate) fn weigh(&self, node: NodeId, cell: CellId, amount: i64) -> Weighed {
+        let amount = i128::from(amount);
+        let Some(index) = self.find(node, cell) else {
+            return Weighed { available: 0, level: self.level(node, cell, amount) };
+        };
+        let (here, Node { parent, row, .. }) = (&self.cells[index], &self.nodes[node.index()]);
+        let available = self.available_at(node, index - row).max(0);
+        // Most requests borrow nothing.
+        let level = if parent.is_some() && here.usage + amount > here.subtree {
+            self.level(node, cell, amount)
+        } else {
+            Level { height: 0, may_reclaim: parent.is_some() }
+        };
+        Weighed { available, level }
     }
 
     /// The most that could ever be used at a node.
@@ -308,6 +367,27 @@ impl Tree {
     /// Whether a node uses no more than it has of its own, its children's lending included.
     pub(crate) fn is_within_quota(&self, node: NodeId, cells: &[CellId]) -> bool {
         cells.iter().all(|cell| !self.borrows_with(node, *cell, 0))
+    }
+
+    /// The children of a node that use more than they have of their own, their children's lending included, in one of
+    /// these cells.
+    pub(crate) fn borrowers<'t>(
+        &'t self,
+        parent: NodeId,
+        cells: &[CellId],
+    ) -> impl Iterator<Item = NodeId> + use<'t> {
+        let Node { root, children, .. } = &self.nodes[parent.index()];
+        let columns = &self.columns[root.index()];
+        let known = |cell: &CellId| columns.get(cell.index()).copied().filter(|column| *column != NONE);
+        let of_cells: SmallVec<[u32; 4]> = cells.iter().filter_map(known).collect();
+        // What nobody in the tree has counts as borrowed.
+        let all = of_cells.len() < cells.len();
+        let borrows = move |child: &NodeId| {
+            let row = self.nodes[child.index()].row;
+            let mut here = of_cells.iter().map(|column| &self.cells[row + *column as usize]);
+            all || here.any(|cell| cell.usage > cell.subtree)
+        };
+        children.iter().copied().filter(borrows)
     }
 
     /// What is left of an amount once a node has given what its parent does not see.

@@ -1,53 +1,91 @@
 //! Why a Workload waits, and what its object is made to say about it.
 
+use std::sync::Arc;
+
 use gangway_model::Timestamp;
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{Pending, State, Waiting};
+use rustc_hash::FxHashMap;
 
 use crate::decision::{Action, Decision};
 use crate::durable::Standing;
 use crate::engine::Engine;
-use crate::ids::WorkloadId;
-use crate::memory::Place;
-use crate::queues::{Parked, WaitingFor};
+use crate::ids::{QueueId, WorkloadId};
+use crate::memory::{Place, Refused};
+use crate::queues::{LaneKey, Parked, QueueKey, WaitingFor};
 use crate::trace::told;
+
+/// Why a Workload waits. The message for people is worked out when it is needed.
+enum Why<'e> {
+    /// Its queue or itself keeps it out.
+    Standing(Standing),
+    /// The API server refuses what was decided.
+    Refused(&'e Refused),
+    /// It was evaluated and does not fit.
+    Parked(Place, &'e Parked),
+    /// This one goes first, strictly.
+    First(Place, &'e QueueKey),
+}
+
+impl Why<'_> {
+    fn reason(&self) -> PendingReason {
+        match self {
+            Self::Standing(standing) => standing.reason,
+            Self::Refused(_) => PendingReason::Misconfigured,
+            Self::Parked(_, parked) => parked.reason,
+            Self::First(..) => PendingReason::WaitingForQuota,
+        }
+    }
+}
+
+/// What was told of lanes that were looked at, as long as nothing is booked: everybody in a lane is told the same.
+type Told = FxHashMap<(QueueId, LaneKey, PendingReason), Arc<str>>;
 
 impl Engine {
     /// Why a Workload waits, as far as it is known.
     pub(crate) fn waiting_now(&self, id: WorkloadId) -> Option<Standing> {
+        let why = self.why_waiting(id)?;
+        let (reason, message) = (why.reason(), self.message(id, why).to_string());
+        Some(Standing { reason, message })
+    }
+
+    fn why_waiting(&self, id: WorkloadId) -> Option<Why<'_>> {
         let workload = self.durable.workloads.get(id)?;
         let track = self.track(id)?;
         if !matches!(workload.state, State::Pending(_)) || track.rare.decision.is_some() {
             return None;
         }
-        if let Some(standing) = self.durable.standing(workload) {
-            return Some(standing);
-        }
-        if let Some(refused) = track.waits_after_refusal() {
-            let message = format!("The API server refuses the write: {}", refused.message);
-            return Some(Standing { reason: PendingReason::Misconfigured, message });
-        }
-        let place = track.place?;
+        let Some(place) = track.place else {
+            let refused = || track.waits_after_refusal().map(Why::Refused);
+            return self.durable.standing(workload).map(Why::Standing).or_else(refused);
+        };
         let key = self.key(id, place)?;
-        match self.memory.queues[place.queue.index()].waiting_for(&key, place.lane)? {
-            WaitingFor::Fit(parked) => Some(self.told_of_parked(id, &place, parked)),
-            WaitingFor::First(first) => {
-                let name = &self.durable.workloads.get(first.id)?.name;
+        Some(match self.memory.queues[place.queue.index()].waiting_for(&key, place.lane)? {
+            WaitingFor::Fit(parked) => Why::Parked(place, parked),
+            WaitingFor::First(first) => Why::First(place, first),
+        })
+    }
+
+    fn message(&self, id: WorkloadId, why: Why<'_>) -> Arc<str> {
+        match why {
+            Why::Standing(standing) => standing.message.into(),
+            Why::Refused(refused) => format!("The API server refuses the write: {}", refused.message).into(),
+            Why::Parked(place, parked) => self.told_of_parked(id, &place, parked).into(),
+            Why::First(place, first) => {
+                let name = self.durable.workloads.get(first.id).map(|first| first.name.to_string());
+                let name = name.as_deref().unwrap_or("another Workload");
                 let queue = self.memory.ledger.queue_names.name(place.queue.index());
-                let message = format!("ClusterQueue {queue} is StrictFIFO and {name} goes first");
-                Some(Standing { reason: PendingReason::WaitingForQuota, message })
+                format!("ClusterQueue {queue} is StrictFIFO and {name} goes first").into()
             }
         }
     }
 
-    fn told_of_parked(&self, id: WorkloadId, place: &Place, parked: &Parked) -> Standing {
-        let reason = parked.reason;
-        let message = match reason {
+    fn told_of_parked(&self, id: WorkloadId, place: &Place, parked: &Parked) -> String {
+        match parked.reason {
             PendingReason::PendingEvaluation => "The Workload has just changed".to_owned(),
             PendingReason::WaitingForPreemptedWorkloads => self.told_of_victims(id),
-            _ => self.numbers(id, place, reason),
-        };
-        Standing { reason, message }
+            reason => self.numbers(id, place, reason),
+        }
     }
 
     fn told_of_victims(&self, id: WorkloadId) -> String {
@@ -67,27 +105,36 @@ impl Engine {
 
     /// Has the waiting reason of Workloads written where it changed.
     pub(crate) fn report_waiting(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) {
+        let mut told = Told::default();
         while decisions.len() < budget {
             let Some(id) = self.memory.unreported.pop_front() else { break };
             let Some(track) = self.memory.tracks.get_mut(id.index()) else { continue };
             if !std::mem::take(&mut track.is_unreported) || !track.may_report() {
                 continue;
             }
-            let Some((reason, state)) = self.report(id, now) else { continue };
+            let Some((reason, state)) = self.report(id, now, &mut told) else { continue };
             decisions.push(self.book(id, Action::ReportWaiting(reason), state));
         }
     }
 
     /// The state in which a Workload says why it waits now; none if it says so already.
-    fn report(&self, id: WorkloadId, now: Timestamp) -> Option<(PendingReason, State)> {
+    fn report(&self, id: WorkloadId, now: Timestamp, told: &mut Told) -> Option<(PendingReason, State)> {
         let State::Pending(pending) = &self.durable.workloads.get(id)?.state else { return None };
-        let standing = self.waiting_now(id)?;
-        if pending.waiting.as_ref().is_some_and(|waiting| waiting.reason == standing.reason) {
+        let why = self.why_waiting(id)?;
+        let reason = why.reason();
+        if pending.waiting.as_ref().is_some_and(|waiting| waiting.reason == reason) {
             return None;
         }
+        let message = match why {
+            Why::Parked(place, parked) => {
+                let lane = (place.queue, place.lane, reason);
+                told.entry(lane).or_insert_with(|| self.told_of_parked(id, &place, parked).into()).clone()
+            }
+            why => self.message(id, why),
+        };
         let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
-        let waiting = Waiting { reason: standing.reason, message: standing.message.into(), since };
-        Some((standing.reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
+        let waiting = Waiting { reason, message, since };
+        Some((reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
     }
 
     /// The same for a report that was decided before, with the time of that decision.
@@ -96,6 +143,6 @@ impl Engine {
             State::Pending(pending) => pending.waiting.as_ref()?.since,
             _ => return None,
         };
-        self.report(id, decided).map(|(_, state)| state)
+        self.report(id, decided, &mut Told::default()).map(|(_, state)| state)
     }
 }

@@ -8,6 +8,7 @@ use gangway_model::reasons::EvictionReason;
 use gangway_model::workload::{State, Workload};
 use gangway_model::{Timestamp, Uid};
 
+use crate::chunks::Chunks;
 use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::event::JobFacts;
@@ -79,8 +80,8 @@ impl Engine {
         let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets);
         workload.pod_sets = pod_sets;
         let id = self.durable.workloads.insert(number, workload);
-        if id.index() >= self.memory.tracks.len() {
-            self.memory.tracks.resize_with(id.index() + 1, Track::default);
+        while id.index() >= self.memory.tracks.len() {
+            self.memory.tracks.push(Track::default());
         }
         let track = &mut self.memory.tracks[id.index()];
         if number.is_some() {
@@ -225,6 +226,13 @@ impl Engine {
         self.follow_claim(queue);
     }
 
+    /// Quota was decided for a Workload that waited: it counts as a holder and leaves its queue. Nothing else about it
+    /// changes until the write has ended.
+    pub(crate) fn take_quota(&mut self, id: WorkloadId) {
+        self.recount(id);
+        self.leave_queue(id);
+    }
+
     /// Whether something is due for a Workload, whatever the time; none if it is not known.
     fn due_at_once(&self, id: WorkloadId) -> Option<Due> {
         let workload = self.durable.workloads.get(id)?;
@@ -319,12 +327,12 @@ impl Engine {
     }
 
     pub(crate) fn leave_queue(&mut self, id: WorkloadId) {
-        let Some(place) = self.memory.tracks[id.index()].place.take() else { return };
-        let Some(key) = self.key(id, place) else { return };
+        let Some(place) = self.memory.tracks[id.index()].place else { return };
         let queue = place.queue;
         let Memory { queues, tracks, .. } = &mut self.memory;
         let known = Known { tracks, workloads: &self.durable.workloads };
-        queues[queue.index()].remove(&key, place.lane, &known);
+        queues[queue.index()].remove(id, place.lane, &known);
+        tracks[id.index()].place = None;
         self.list(queue);
         self.follow_claim(queue);
     }
@@ -382,7 +390,7 @@ impl Engine {
         if track.counted == new {
             return;
         }
-        let old = std::mem::replace(&mut track.counted, new.clone());
+        let old = track.counted.take();
         if let Some(old) = &old {
             self.count(id, old, -1);
         }
@@ -395,6 +403,7 @@ impl Engine {
         {
             self.wake_freed(old);
         }
+        self.memory.tracks[id.index()].counted = new;
     }
 
     /// Whether the end of this Workload wakes nobody.
@@ -455,7 +464,7 @@ fn is_easier_to_preempt(old: &CountedAs, new: Option<&CountedAs>) -> bool {
 
 /// Where those who wait stand.
 pub(crate) struct Known<'e> {
-    tracks: &'e [Track],
+    tracks: &'e Chunks<Track>,
     workloads: &'e Workloads,
 }
 

@@ -29,14 +29,19 @@ impl Engine {
             Some(workload) => (workload.uid.clone(), workload.name.clone()),
             None => unreachable!("decisions are made of known Workloads"),
         };
+        let admits = grant.is_some();
         let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false, grant });
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
         let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.rare.decision };
         *slot = Some(write);
-        if !action.is_diagnostic() {
-            self.reindex(id);
-            self.memory.tracks[id.index()].is_touched = false;
+        match action {
+            Action::ReportWaiting(_) => {}
+            Action::Admit(_) if admits => self.take_quota(id),
+            _ => {
+                self.reindex(id);
+                self.memory.tracks[id.index()].is_touched = false;
+            }
         }
         Decision { id: decision, uid, name, action }
     }

@@ -1,14 +1,15 @@
 //! How much of each resource something asks for or holds.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::names::ResourceName;
 use crate::quantity::{Amount, Shown};
 
 /// Amounts by resource, in the units in which they are counted. Sums saturate.
+///
+/// A list by name, each name once: there are few, and they are compared and hashed more often than changed.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Requests(BTreeMap<ResourceName, i64>);
+pub struct Requests(Vec<(ResourceName, i64)>);
 
 impl Requests {
     /// Asks for nothing.
@@ -16,29 +17,45 @@ impl Requests {
         Self::default()
     }
 
+    /// Where a resource stands, or where it would.
+    fn position(&self, resource: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(name, _)| name.as_str().cmp(resource))
+    }
+
+    /// The amount of a resource, to be changed; 0 if it was not mentioned.
+    fn amount_mut(&mut self, resource: &ResourceName) -> &mut i64 {
+        let index = self.position(resource.as_str()).unwrap_or_else(|index| {
+            self.0.insert(index, (resource.clone(), 0));
+            index
+        });
+        &mut self.0[index].1
+    }
+
     /// How much of `resource`; 0 if it is not mentioned.
     pub fn get(&self, resource: &str) -> i64 {
-        self.0.get(resource).copied().unwrap_or(0)
+        self.position(resource).map_or(0, |index| self.0[index].1)
     }
 
     /// Whether `resource` is mentioned, be it with 0.
     pub fn contains(&self, resource: &str) -> bool {
-        self.0.contains_key(resource)
+        self.position(resource).is_ok()
     }
 
     /// Sets the amount of one resource.
     pub fn set(&mut self, resource: ResourceName, value: i64) {
-        self.0.insert(resource, value);
+        *self.amount_mut(&resource) = value;
     }
 
     /// Forgets a resource.
     pub fn remove(&mut self, resource: &str) {
-        self.0.remove(resource);
+        if let Ok(index) = self.position(resource) {
+            self.0.remove(index);
+        }
     }
 
     /// Adds to the amount of one resource.
     pub fn add(&mut self, resource: &ResourceName, value: i64) {
-        let sum = self.0.entry(resource.clone()).or_insert(0);
+        let sum = self.amount_mut(resource);
         *sum = sum.saturating_add(value);
     }
 
@@ -52,8 +69,10 @@ impl Requests {
     /// Raises each amount to at least that of `other`.
     pub fn raise_to(&mut self, other: &Self) {
         for (resource, value) in other.iter() {
-            let entry = self.0.entry(resource.clone()).or_insert(value);
-            *entry = (*entry).max(value);
+            match self.position(resource.as_str()) {
+                Ok(index) => self.0[index].1 = self.0[index].1.max(value),
+                Err(index) => self.0.insert(index, (resource.clone(), value)),
+            }
         }
     }
 
@@ -75,13 +94,17 @@ impl Requests {
 
 impl FromIterator<(ResourceName, i64)> for Requests {
     fn from_iter<T: IntoIterator<Item = (ResourceName, i64)>>(iter: T) -> Self {
-        Self(iter.into_iter().collect())
+        let mut requests = Self::new();
+        for (resource, value) in iter {
+            requests.set(resource, value);
+        }
+        requests
     }
 }
 
 impl fmt::Debug for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.0.iter()).finish()
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 

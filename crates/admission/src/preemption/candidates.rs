@@ -2,12 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Bound;
 
 use gangway_model::queues::{BorrowWithinCohort, ReclaimWithinCohort, WithinClusterQueue};
 use gangway_model::reasons::PreemptionReason;
+use smallvec::SmallVec;
 
-use crate::ids::{NodeId, QueueId};
+use crate::ids::{CellId, NodeId, QueueId};
 use crate::ledger::{Account, Holder, HolderKey, QueueView};
+use crate::preemption::fronts::Fronts;
 use crate::preemption::{Asker, Request};
 use crate::tree::Tree;
 
@@ -60,80 +63,99 @@ pub(crate) struct Candidates<'l> {
     asker: Asker<'l>,
     request: Request<'l>,
     view: &'l QueueView,
-    sources: Vec<Source>,
-    /// Whether anybody of another queue may be taken.
-    pub(crate) any_elsewhere: bool,
-    /// Whether anybody may be taken by a hierarchical right.
-    pub(crate) any_hierarchical: bool,
+    sources: Vec<Firsts<'l>>,
+}
+
+/// Another queue from which may be taken, with its first candidates.
+struct Firsts<'l> {
+    source: Source,
+    /// Of those on their way out.
+    leaving: Option<&'l HolderKey>,
+    /// Of those that stay.
+    staying: Option<&'l HolderKey>,
+}
+
+/// Other queues of the tree that use more than their own of what is asked for. Walks from the asker's cohort to the
+/// root: outside the smallest subtree whose quota the request fits, the asker has the better claim.
+pub(crate) fn sources(
+    tree: &Tree,
+    node: NodeId,
+    request: Request<'_>,
+    queue_of: impl Fn(NodeId) -> Option<QueueId>,
+) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let mut below = node;
+    let amounts = request.amounts.iter();
+    let mut remaining: SmallVec<[(CellId, i128); 4]> =
+        amounts.map(|(cell, amount)| (*cell, i128::from(*amount))).collect();
+    let mut hierarchical = false;
+    while let Some(common) = tree.parent(below) {
+        let fits = remaining.iter().all(|(cell, amount)| !tree.borrows_with(below, *cell, *amount));
+        for (cell, amount) in &mut remaining {
+            *amount = tree.beyond_local(below, *cell, *amount);
+        }
+        hierarchical |= fits;
+        let mut open: SmallVec<[NodeId; 4]> = SmallVec::from_elem(common, 1);
+        while let Some(parent) = open.pop() {
+            // Who uses no more than its own has nothing to give back.
+            for node in tree.borrowers(parent, request.needing).filter(|node| *node != below) {
+                match queue_of(node) {
+                    Some(queue) => sources.push(Source { queue, node, common, hierarchical }),
+                    None => open.push(node),
+                }
+            }
+        }
+        below = common;
+    }
+    sources
 }
 
 impl<'l> Candidates<'l> {
-    pub(crate) fn collect(
+    /// The candidates among the holders of the asker's queue and of `sources`, whose fronts were found.
+    pub(crate) fn of(
         accounts: &'l [Account],
-        queue_of: &dyn Fn(NodeId) -> Option<QueueId>,
-        tree: &Tree,
+        fronts: &'l Fronts,
         asker: Asker<'l>,
         request: Request<'l>,
         view: &'l QueueView,
+        sources: Vec<Source>,
     ) -> Self {
-        let mut found = Self {
-            accounts,
-            asker,
-            request,
-            view,
-            sources: Vec::new(),
-            any_elsewhere: false,
-            any_hierarchical: false,
+        let mut found = Self { accounts, asker, request, view, sources: Vec::new() };
+        let limit = priority_limit(view, asker, true);
+        let firsts = |source: Source| {
+            accounts[source.queue.index()].view.as_ref().filter(|view| view.active)?;
+            let (leaving, staying) = fronts.get(source.queue, request.needing);
+            let first = |front, stays| found.first(source, front, stays, limit);
+            let (leaving, staying) = (first(leaving, false), first(staying, true));
+            (leaving.is_some() || staying.is_some()).then_some(Firsts { source, leaving, staying })
         };
-        if view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never {
-            found.collect_elsewhere(tree, queue_of);
-        }
+        found.sources = sources.into_iter().filter_map(firsts).collect();
         found
     }
 
-    /// Walks from the asker's cohort to the root. Outside the smallest subtree whose quota the request
-    /// fits, the asker has the better claim.
-    fn collect_elsewhere(&mut self, tree: &Tree, queue_of: &dyn Fn(NodeId) -> Option<QueueId>) {
-        let mut below = self.view.node;
-        let mut remaining: Vec<_> =
-            self.request.amounts.iter().map(|(cell, amount)| (*cell, i128::from(*amount))).collect();
-        let mut has_better_claim = false;
-        while let Some(common) = tree.parent(below) {
-            let fits = remaining.iter().all(|(cell, amount)| !tree.borrows_with(below, *cell, *amount));
-            for (cell, amount) in &mut remaining {
-                *amount = tree.beyond_local(below, *cell, *amount);
-            }
-            has_better_claim |= fits;
-            let mut open: Vec<NodeId> = vec![common];
-            while let Some(node) = open.pop() {
-                for child in tree.children(node) {
-                    // Who uses no more than its own has nothing to give back.
-                    if *child == below || tree.is_within_quota(*child, self.request.needing) {
-                        continue;
-                    }
-                    match queue_of(*child) {
-                        Some(queue) => self.add_source(Source {
-                            queue,
-                            node: *child,
-                            common,
-                            hierarchical: has_better_claim,
-                        }),
-                        None => open.push(*child),
-                    }
-                }
-            }
-            below = common;
-        }
+    /// Whether anybody of another queue may be taken.
+    pub(crate) fn any_elsewhere(&self) -> bool {
+        !self.sources.is_empty()
     }
 
-    fn add_source(&mut self, source: Source) {
-        let is_active = self.accounts[source.queue.index()].view.as_ref().is_some_and(|view| view.active);
-        if is_active && self.legal(Some(source), true).chain(self.legal(Some(source), false)).next().is_some()
-        {
-            self.any_elsewhere = true;
-            self.any_hierarchical |= source.hierarchical;
-            self.sources.push(source);
+    /// Whether anybody may be taken by a hierarchical right.
+    pub(crate) fn any_hierarchical(&self) -> bool {
+        self.sources.iter().any(|firsts| firsts.source.hierarchical)
+    }
+
+    /// The first candidate of another queue whose first holder is `front`.
+    fn first(
+        &self,
+        source: Source,
+        front: Option<&'l HolderKey>,
+        stays: bool,
+        limit: Option<i32>,
+    ) -> Option<&'l HolderKey> {
+        let front = front.filter(|front| limit.is_none_or(|limit| front.priority < limit))?;
+        if self.asker.barred.is_empty() {
+            return Some(front);
         }
+        self.legal(Some(source), stays, Bound::Included(front)).next().map(|(key, _)| key)
     }
 
     /// The candidates of one queue, those that stay or those on their way out, in order.
@@ -141,13 +163,14 @@ impl<'l> Candidates<'l> {
         &self,
         source: Option<Source>,
         stays: bool,
+        from: Bound<&HolderKey>,
     ) -> impl Iterator<Item = (&'l HolderKey, Candidate<'l>)> + use<'l> {
         let queue = source.map_or(self.asker.queue, |source| source.queue);
         let holders = &self.accounts[queue.index()].holders;
         let (asker, request, view) = (self.asker, self.request, self.view);
         let limit = priority_limit(view, asker, source.is_some());
         holders
-            .iter()
+            .range((from, Bound::Unbounded))
             .skip_while(move |(key, _)| key.stays != stays)
             .take_while(move |(key, _)| key.stays == stays && limit.is_none_or(|limit| key.priority < limit))
             .filter_map(move |(key, holder)| {
@@ -160,11 +183,8 @@ impl<'l> Candidates<'l> {
     /// claim, then who else is of another queue, then the asker's own.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = Candidate<'l>> {
         [false, true].into_iter().flat_map(move |stays| {
-            let elsewhere = move |hierarchical| {
-                let sources = self.sources.iter().filter(move |source| source.hierarchical == hierarchical);
-                Merged::new(sources.map(|source| self.legal(Some(*source), stays)).collect())
-            };
-            let own = self.legal(None, stays).map(|(_, candidate)| candidate);
+            let elsewhere = move |hierarchical| Merged::new(self, hierarchical, stays);
+            let own = self.legal(None, stays, Bound::Unbounded).map(|(_, candidate)| candidate);
             elsewhere(true).chain(elsewhere(false)).chain(own)
         })
     }
@@ -216,60 +236,44 @@ fn right(
     })
 }
 
-/// Several ordered lists as one.
-struct Merged<'l, I: Iterator<Item = (&'l HolderKey, Candidate<'l>)>> {
-    lists: Vec<I>,
+/// The candidates of several queues as one list. A queue's holders are looked at one by one, as they are taken.
+struct Merged<'c, 'l> {
+    candidates: &'c Candidates<'l>,
+    stays: bool,
     fronts: BinaryHeap<Reverse<Front<'l>>>,
 }
 
+/// The next of one queue.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Front<'l> {
     key: &'l HolderKey,
-    list: usize,
-    candidate: Candidate<'l>,
+    /// Its number among the sources.
+    source: usize,
 }
 
-impl PartialEq for Front<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+impl<'c, 'l> Merged<'c, 'l> {
+    fn new(candidates: &'c Candidates<'l>, hierarchical: bool, stays: bool) -> Self {
+        let sources = candidates.sources.iter().enumerate();
+        let front = |(source, firsts): (usize, &Firsts<'l>)| {
+            let key = if stays { firsts.staying? } else { firsts.leaving? };
+            (firsts.source.hierarchical == hierarchical).then_some(Reverse(Front { key, source }))
+        };
+        let fronts: Vec<_> = sources.filter_map(front).collect();
+        Self { candidates, stays, fronts: fronts.into() }
     }
 }
 
-impl Eq for Front<'_> {}
-
-impl PartialOrd for Front<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Front<'_> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(other.key)
-    }
-}
-
-impl<'l, I: Iterator<Item = (&'l HolderKey, Candidate<'l>)>> Merged<'l, I> {
-    fn new(mut lists: Vec<I>) -> Self {
-        let fronts = lists
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(list, items)| {
-                let (key, candidate) = items.next()?;
-                Some(Reverse(Front { key, list, candidate }))
-            })
-            .collect();
-        Self { lists, fronts }
-    }
-}
-
-impl<'l, I: Iterator<Item = (&'l HolderKey, Candidate<'l>)>> Iterator for Merged<'l, I> {
+impl<'l> Iterator for Merged<'_, 'l> {
     type Item = Candidate<'l>;
 
     fn next(&mut self) -> Option<Candidate<'l>> {
         let Reverse(front) = self.fronts.pop()?;
-        if let Some((key, candidate)) = self.lists[front.list].next() {
-            self.fronts.push(Reverse(Front { key, list: front.list, candidate }));
+        let source = self.candidates.sources[front.source].source;
+        let mut rest = self.candidates.legal(Some(source), self.stays, Bound::Included(front.key));
+        let (_, candidate) = rest.next()?;
+        if let Some((key, _)) = rest.next() {
+            self.fronts.push(Reverse(Front { key, source: front.source }));
         }
-        Some(front.candidate)
+        Some(candidate)
     }
 }

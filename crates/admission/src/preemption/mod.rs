@@ -4,6 +4,7 @@
 //! the preemptor fits and spares whom it can.
 
 pub(crate) mod candidates;
+pub(crate) mod fronts;
 pub(crate) mod search;
 
 use std::sync::Arc;

@@ -1,8 +1,10 @@
 //! Removes candidates until the asker fits, then spares whom it can.
 
+use gangway_model::queues::ReclaimWithinCohort;
+
 use crate::ids::{CellId, NodeId, QueueId};
 use crate::ledger::Ledger;
-use crate::preemption::candidates::{Candidate, Candidates, Right};
+use crate::preemption::candidates::{self, Candidate, Candidates, Right};
 use crate::preemption::{Asker, Request, Victim};
 use crate::tree::Tree;
 
@@ -17,24 +19,31 @@ pub(crate) struct Found {
 
 /// Who has to leave so that the request fits. The trees are left as they were.
 pub(crate) fn search(ledger: &mut Ledger, asker: Asker<'_>, request: Request<'_>) -> Found {
-    let Ledger { tree, accounts, queue_of_node, .. } = ledger;
+    let Ledger { tree, accounts, fronts, queue_of_node, .. } = ledger;
     let Some(view) = accounts.get(asker.queue.index()).and_then(|account| account.view.as_ref()) else {
         return Found::default();
     };
     if !view.may_preempt() {
         return Found::default();
     }
-    let queue_of = |node: NodeId| queue_of_node.get(node.index()).copied().flatten();
-    let candidates = Candidates::collect(accounts, &queue_of, tree, asker, request, view);
+    let mut sources = Vec::new();
+    if view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never {
+        let queue_of = |node: NodeId| queue_of_node.get(node.index()).copied().flatten();
+        sources = candidates::sources(tree, view.node, request, queue_of);
+    }
+    for source in &sources {
+        fronts.find(source.queue, &accounts[source.queue.index()], request.needing);
+    }
+    let candidates = Candidates::of(accounts, fronts, asker, request, view, sources);
     let node_of = |queue: QueueId| accounts[queue.index()].view.as_ref().map(|view| view.node);
     let under_nominal = || {
         let under = |cell: &CellId| tree.usage(view.node, *cell) < tree.nominal(view.node, *cell);
         request.needing.iter().all(under)
     };
     let may_borrow = view.may_preempt_while_borrowing();
-    let attempts: &[bool] = if !candidates.any_elsewhere || (!may_borrow && !under_nominal()) {
+    let attempts: &[bool] = if !candidates.any_elsewhere() || (!may_borrow && !under_nominal()) {
         &[true]
-    } else if !may_borrow && !candidates.any_hierarchical {
+    } else if !may_borrow && !candidates.any_hierarchical() {
         &[false, true]
     } else {
         &[true, false]
