@@ -345,8 +345,10 @@ impl PendingQueue {
             }
             known.is_some_and(|known| i128::from(amount) > known.amount)
         };
+        // Who holds up a strict queue again, after somebody else did, has that to report.
+        let is_news = self.strict && self.last_blocked != Some(lane.first.id);
         match &mut lane.parked {
-            Some(parked) if parked.lasts || parked.lacks.is_some_and(&mut lacks) => {
+            Some(parked) if !is_news && (parked.lasts || parked.lacks.is_some_and(&mut lacks)) => {
                 parked.epoch = self.epoch;
                 if self.strict {
                     self.blocked = Some((lane.first.clone(), self.epoch));
@@ -697,6 +699,21 @@ mod tests {
         line.queue.wake_all();
         let turn = line.queue.take_turn(0, |_| 0);
         assert!(matches!(turn, Turn::Of(_)), "other definitions may help");
+    }
+
+    #[test]
+    fn who_holds_up_a_strict_queue_again_is_looked_at_again() {
+        let [large, small] = lanes();
+        let mut line = Line::default();
+        line.queue.set_strict(true);
+        let first = line.insert(0, 1, "large", large);
+        line.set_aside(Parked { lasts: true, ..Parked::new(PendingReason::ExceedsMaxQuota) });
+        let urgent = line.insert(1, 2, "urgent", small);
+        line.set_aside(busy());
+        line.remove(urgent);
+        let turn = line.queue.take_turn(0, |_| 0);
+        assert!(matches!(turn, Turn::Of(head) if head.id == first), "it said last that another goes first");
+        assert_eq!(line.set_aside(busy()), [urgent, first]);
     }
 
     #[test]
