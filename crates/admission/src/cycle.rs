@@ -195,7 +195,7 @@ impl Engine {
     }
 
     /// What a Workload needs of its queue, worked out once for its shape and all queues that offer the same.
-    fn need(&mut self, queue: QueueId, head: &Head) -> Option<Arc<Need>> {
+    pub(crate) fn need(&mut self, queue: QueueId, head: &Head) -> Option<Arc<Need>> {
         let view = self.memory.ledger.view(queue)?;
         let shape = self.track(head.id)?.shape;
         if let Some(need) = self.memory.shapes.need(shape, view.offer) {
@@ -448,12 +448,10 @@ impl Engine {
     /// Sets room aside for a Workload that cannot preempt anybody, so that who comes after it in this cycle
     /// does not take it. Where it could take it back, nothing is set aside.
     fn reserve_for_this_cycle(&mut self, entry: &Entry, pass: &mut Pass) {
+        let stands = self.claim_of(entry.queue, &entry.need).is_some();
         let ledger = &mut self.memory.ledger;
         let Some(view) = ledger.view(entry.queue) else { return };
-        if view.preemption.reclaim_within_cohort == ReclaimWithinCohort::Any
-            || (self.rules.standing_reserve
-                && stays_within_nominal(ledger, entry.queue, &entry.evaluation.found.usage))
-        {
+        if stands || view.preemption.reclaim_within_cohort == ReclaimWithinCohort::Any {
             return;
         }
         let found = &entry.evaluation.found;
@@ -494,7 +492,7 @@ impl Engine {
         }
         let failure = found.failure;
         let lasts = failure.is_some_and(|failure| failure.lasts);
-        let claim = self.claims(entry.queue, found).then(|| Box::new(found.usage.clone()));
+        let claim = self.claim_of(entry.queue, &entry.need).map(Box::new);
         let lacks = self.lacks(entry, claim.is_some());
         let parked = Parked { lasts, claim, lacks, ..Parked::new(self.waits_for(entry)) };
         self.set_aside(entry.queue, &entry.head, parked);
@@ -522,21 +520,11 @@ impl Engine {
             })
     }
 
-    /// Whether a Workload that cannot be admitted keeps others from borrowing.
-    fn claims(&self, queue: QueueId, found: &Found) -> bool {
-        found.failure.is_none()
-            && self.may_claim(queue)
-            && stays_within_nominal(&self.memory.ledger, queue, &found.usage)
-    }
-
-    /// What the first of a lane keeps others from borrowing, if it cannot be admitted as things are.
-    pub(crate) fn claim_of(&mut self, queue: QueueId, head: &Head) -> Option<CellAmounts> {
-        let need = self.need(queue, head)?;
-        let priority = self.durable.workloads.get(head.id)?.priority;
-        let Evaluation { found, victims, .. } =
-            self.evaluate_without(queue, head, priority, &need, &[head.id]);
-        let waits = found.grade.mode != Mode::Fit && victims.is_empty();
-        (waits && self.claims(queue, &found)).then_some(found.usage)
+    /// What a Workload keeps others from borrowing when it cannot be admitted. It does not depend on who uses what at
+    /// the moment: nobody is tried again because somebody else was admitted.
+    pub(crate) fn claim_of(&self, queue: QueueId, need: &Need) -> Option<CellAmounts> {
+        let ledger = &self.memory.ledger;
+        if self.may_claim(queue) { flavors::within_nominal(ledger, queue, need) } else { None }
     }
 
     /// Notes where the search for flavors goes on in the next cycle, if it does.
@@ -587,11 +575,4 @@ fn flavors_of_hold(ledger: &Ledger, asker: Asker<'_>, id: WorkloadId) -> Option<
     let (definition, flavors) = kept.flavors.as_ref()?;
     let is_current = *definition == ledger.account(asker.queue).definition;
     is_current.then(|| flavors::choose_again(ledger, asker, flavors, &kept.need)).flatten()
-}
-
-/// Whether what was chosen is no more than its queue has of its own.
-fn stays_within_nominal(ledger: &Ledger, queue: QueueId, usage: &CellAmounts) -> bool {
-    ledger.node(queue).is_some_and(|node| {
-        usage.iter().all(|(cell, amount)| i128::from(*amount) <= ledger.tree.nominal(node, *cell))
-    })
 }

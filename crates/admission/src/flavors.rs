@@ -13,7 +13,7 @@ use gangway_model::{FlavorName, PODS_RESOURCE, Requests, ResourceName};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::ids::{CellAmounts, CellId, NodeId, add_amount, amount_of};
+use crate::ids::{CellAmounts, CellId, NodeId, QueueId, add_amount, amount_of};
 use crate::ledger::{FlavorView, GroupView, Ledger, QueueView};
 use crate::preemption::{Asker, Request, search};
 use crate::tree::{Tree, Weighed};
@@ -322,6 +322,30 @@ pub(crate) fn choose_again(
         failure: None,
         lacking: 0,
     })
+}
+
+/// What a Workload needs of the first flavors, in order, on which it is no more than its queue has of its own, whoever
+/// uses that at the moment; none if there are none.
+pub(crate) fn within_nominal(ledger: &Ledger, queue: QueueId, need: &Need) -> Option<CellAmounts> {
+    let node = ledger.node(queue)?;
+    let mut usage = CellAmounts::new();
+    for pod_set in &need.pod_sets {
+        if pod_set.uncovered.is_some() {
+            return None;
+        }
+        for group in &pod_set.groups {
+            let has_room = |wanted: &&Wanted| {
+                wanted.iter().all(|(cell, value)| {
+                    let amount = amount_of(&usage, *cell).saturating_add(*value);
+                    !exceeds(&ledger.tree, node, *cell, amount)
+                        && i128::from(amount) <= ledger.tree.nominal(node, *cell)
+                })
+            };
+            let wanted = group.by_flavor.iter().flatten().find(has_room)?;
+            wanted.iter().for_each(|(cell, value)| add_amount(&mut usage, *cell, *value));
+        }
+    }
+    Some(usage)
 }
 
 /// What the asker's queue lays down for a search.

@@ -253,7 +253,8 @@ impl Engine {
         let waited = self.durable.workloads.get(head.id).is_some_and(
             |workload| matches!(&workload.state, State::Pending(pending) if pending.waiting.is_some()),
         );
-        let claim = if waited { self.claim_of(queue, head) } else { None };
+        let need = if waited { self.need(queue, head) } else { None };
+        let claim = need.and_then(|need| self.claim_of(queue, &need));
         self.set_aside(
             queue,
             head,

@@ -142,3 +142,28 @@ fn a_reserve_that_passes_to_one_who_needs_less_wakes() {
     scene.delete("both");
     assert_eq!(scene.run(), ["borrower on f"]);
 }
+
+/// Nobody is tried again because somebody else was admitted, so what is reserved may not depend on that.
+#[test]
+fn a_reserve_stays_on_its_flavor_whoever_starts() {
+    let q = ClusterQueue {
+        resource_groups: cpu_group(&[("f", quota(4)), ("g", quota(4))]),
+        ..queue("q", 0, never())
+    };
+    let none = cpu_group(&[("f", quota(0)), ("g", quota(0))]);
+    let mut scene = Scene::new(vec![q, ClusterQueue { resource_groups: none, ..queue("other", 0, never()) }]);
+    scene.submit("q", pinned(ranked("runs", 1, 9, 0), "f"));
+    scene.submit("other", pinned(ranked("loan", 1, 9, 0), "g"));
+    scene.run();
+    // On f it would borrow now, on g not. Once `small` runs it would on both.
+    scene.submit("q", ranked("w", 4, 0, 1));
+    scene.run();
+    scene.submit("q", pinned(ranked("small", 1, 0, 2), "g"));
+    scene.submit("other", pinned(ranked("on-f", 1, 0, 3), "f"));
+    scene.submit("other", pinned(ranked("on-g", 2, 0, 4), "g"));
+    assert_eq!(scene.run(), ["small on g", "on-g on g"], "what w could have of its own first is reserved");
+    scene.engine.reconsider();
+    assert_eq!(scene.run(), NOTHING);
+    scene.restart();
+    assert_eq!(scene.run(), NOTHING);
+}

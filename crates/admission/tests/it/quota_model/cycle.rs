@@ -172,7 +172,7 @@ impl Model {
     fn process(&mut self, entry: &Entry, pass: &mut PassState, now: Timestamp) -> Outcome {
         let view = self.seen_by(&pass.snapshot, &entry.queue, &entry.uid, &entry.beats);
         if !entry.succeeds() {
-            let reserve = self.reserve_in_pass(&view, &entry.queue, &entry.assignment);
+            let reserve = self.reserve_in_pass(&view, &entry.queue, &entry.uid, &entry.assignment);
             let booked = reserve.map(|reserve| (Booking::ThisPass, entry.queue.clone(), reserve));
             pass.snapshot.booked.extend(booked);
             return Outcome::Failed;
@@ -304,7 +304,7 @@ impl Model {
         if self.rules.sticky_mark_ends && self.holds.contains_key(&entry.uid) {
             self.give_up(&entry.uid, pass);
         } else if !goes_on {
-            let claim = self.qualification(&entry.queue, &entry.assignment);
+            let claim = self.qualification(&entry.queue, &entry.uid);
             self.set_aside(&entry.uid, &entry.queue, claim);
             self.give_up_behind(entry, pass);
         }

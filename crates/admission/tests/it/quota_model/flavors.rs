@@ -107,6 +107,33 @@ fn requests_in(queue: &ClusterQueue, pod_set: &PodSet) -> Requests {
     requests
 }
 
+/// A resource group and what is asked of it.
+type Wanted<'q> = (&'q ResourceGroup, Vec<(ResourceName, Amount)>);
+
+/// What a podSet asks of each resource group that it asks something of; none if no group has it.
+pub(super) fn wanted_of<'q>(queue: &'q ClusterQueue, pod_set: &PodSet) -> Option<Vec<Wanted<'q>>> {
+    let requests = requests_in(queue, pod_set);
+    let covers = |group: &ResourceGroup, resource: &ResourceName| group.resources.contains(resource);
+    let covered = |resource| queue.resource_groups.iter().any(|group| covers(group, resource));
+    if requests.iter().any(|(resource, value)| value != 0 && !covered(resource)) {
+        return None;
+    }
+    let wanted = |group| {
+        let here = requests.iter().filter(|(resource, _)| covers(group, resource));
+        (group, here.map(|(resource, value)| (resource.clone(), Amount::new(value))).collect::<Vec<_>>())
+    };
+    Some(queue.resource_groups.iter().map(wanted).filter(|(_, wanted)| !wanted.is_empty()).collect())
+}
+
+/// Whether taints, node selector and affinity let a podSet's pods use a flavor.
+pub(super) fn suits(known: &BTreeMap<FlavorName, Flavor>, pod_set: &PodSet, flavor: &FlavorName) -> bool {
+    known.get(flavor).is_some_and(|flavor| {
+        let tolerations = pod_set.constraints.tolerations.iter().chain(&flavor.tolerations);
+        untolerated(&flavor.node_taints, tolerations).is_none()
+            && pod_set.constraints.accept_flavor(&flavor.node_labels)
+    })
+}
+
 /// A search for flavors.
 pub struct Scan<'a> {
     pub queue: &'a ClusterQueue,
@@ -184,24 +211,10 @@ impl Scan<'_> {
 
     /// A flavor per resource group that the podSet asks something of; none if it cannot have one.
     fn choose(&self, index: usize, pod_set: &PodSet, taken: &Amounts) -> Option<Vec<Choice>> {
-        let requests = requests_in(self.queue, pod_set);
-        let covers = |group: &ResourceGroup, resource: &ResourceName| group.resources.contains(resource);
-        let covered = |resource| self.queue.resource_groups.iter().any(|group| covers(group, resource));
-        if requests.iter().any(|(resource, value)| value != 0 && !covered(resource)) {
-            return None;
-        }
-        let mut choices = Vec::new();
-        for group in &self.queue.resource_groups {
-            let wanted: Vec<(ResourceName, Amount)> = requests
-                .iter()
-                .filter(|(resource, _)| covers(group, resource))
-                .map(|(resource, value)| (resource.clone(), Amount::new(value)))
-                .collect();
-            if !wanted.is_empty() {
-                choices.push(self.best_flavor(&Task { index, pod_set, group, wanted, taken })?);
-            }
-        }
-        Some(choices)
+        let wanted = wanted_of(self.queue, pod_set)?.into_iter();
+        wanted
+            .map(|(group, wanted)| self.best_flavor(&Task { index, pod_set, group, wanted, taken }))
+            .collect()
     }
 
     fn best_flavor(&self, task: &Task<'_>) -> Option<Choice> {
@@ -212,7 +225,7 @@ impl Scan<'_> {
         let mut last_tried = flavors.len().saturating_sub(1);
         for (position, quotas) in flavors.iter().enumerate().skip(self.first_position(task)) {
             let flavor = &quotas.flavor;
-            if !self.suits(task.pod_set, flavor) {
+            if !suits(self.known, task.pod_set, flavor) {
                 complaints.push((task.index, flavor.clone(), Vec::new()));
                 continue;
             }
@@ -263,14 +276,6 @@ impl Scan<'_> {
             all.get(task.index)?.get(resource).copied().flatten()
         });
         last.map_or(0, |last| last + 1)
-    }
-
-    fn suits(&self, pod_set: &PodSet, flavor: &FlavorName) -> bool {
-        self.known.get(flavor).is_some_and(|flavor| {
-            let tolerations = pod_set.constraints.tolerations.iter().chain(&flavor.tolerations);
-            untolerated(&flavor.node_taints, tolerations).is_none()
-                && pod_set.constraints.accept_flavor(&flavor.node_labels)
-        })
     }
 
     fn tries_next(&self, grade: Grade) -> bool {

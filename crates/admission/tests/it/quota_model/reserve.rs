@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use gangway_model::queues::ReclaimWithinCohort;
-use gangway_model::{Amount, ClusterQueueName, Uid};
+use gangway_model::{Amount, ClusterQueueName, FlavorName, Uid};
 
 use super::Model;
-use super::flavors::{Assignment, Mode};
+use super::flavors::{Assignment, Mode, suits, wanted_of};
 use super::tree::{Amounts, Booking, Cell, Node, Snapshot};
 use super::waiting::LaneName;
 
@@ -98,21 +98,39 @@ impl Model {
         }
     }
 
-    /// The need by which an evaluation without victims entitles to the standing reserve.
-    pub(super) fn qualification(&self, queue: &ClusterQueueName, assignment: &Assignment) -> Option<Amounts> {
-        let preempts = !matches!(assignment.mode, Mode::NoFit | Mode::Fit);
-        let in_a_cohort = self.cluster_queues[queue].cohort.is_some();
-        let counts = self.rules.standing_reserve
-            && preempts
-            && in_a_cohort
-            && self.is_within_nominal(queue, assignment)
-            && self.cannot_always_reclaim(queue);
-        counts.then(|| assignment.usage.clone())
-    }
-
-    fn is_within_nominal(&self, queue: &ClusterQueueName, assignment: &Assignment) -> bool {
+    /// What entitles a workload that fails to the standing reserve: it needs no more than its queue has of its own,
+    /// each podSet of the first flavor of the list that allows it. Who uses it at the moment does not matter.
+    pub(super) fn qualification(&self, queue: &ClusterQueueName, uid: &Uid) -> Option<Amounts> {
+        let definition = &self.cluster_queues[queue];
+        let counts =
+            self.rules.standing_reserve && definition.cohort.is_some() && self.cannot_always_reclaim(queue);
+        if !counts {
+            return None;
+        }
         let node = Node::Queue(queue.clone());
-        assignment.usage.iter().all(|(cell, need)| *need <= self.layout.quota(&node, cell).nominal)
+        let mut needs = Amounts::new();
+        for pod_set in self.workloads[uid].pod_sets.iter() {
+            for (group, wanted) in wanted_of(definition, pod_set)? {
+                let with_wanted = |flavor: &FlavorName| {
+                    let more = wanted.iter().map(|(resource, value)| {
+                        let cell = (flavor.clone(), resource.clone());
+                        let before = needs.get(&cell).copied().unwrap_or_default();
+                        (cell, before.plus(*value))
+                    });
+                    let more: Amounts = more.collect();
+                    let is_own = |(cell, need): (&Cell, &Amount)| {
+                        *need <= self.layout.quota(&node, cell).nominal
+                            && *need <= self.layout.potential(&node, cell)
+                    };
+                    more.iter().all(is_own).then_some(more)
+                };
+                let suiting = group.flavors.iter().map(|quotas| &quotas.flavor);
+                let mut suiting = suiting.filter(|flavor| suits(&self.flavors, pod_set, flavor));
+                let more = suiting.find_map(with_wanted)?;
+                needs.extend(more);
+            }
+        }
+        Some(needs)
     }
 
     fn cannot_always_reclaim(&self, queue: &ClusterQueueName) -> bool {
@@ -125,9 +143,10 @@ impl Model {
         &self,
         view: &Snapshot,
         queue: &ClusterQueueName,
+        uid: &Uid,
         assignment: &Assignment,
     ) -> Option<Amounts> {
-        let stands = self.rules.standing_reserve && self.is_within_nominal(queue, assignment);
+        let stands = self.qualification(queue, uid).is_some();
         if assignment.mode == Mode::NoFit || !self.cannot_always_reclaim(queue) || stands {
             return None;
         }
