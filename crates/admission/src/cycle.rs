@@ -261,8 +261,17 @@ impl Engine {
         need: &Need,
     ) -> (Evaluation, Vec<WorkloadId>) {
         let id = head.id;
-        let evaluation = self.evaluate_without(queue, head, priority, need, &[id]);
-        if evaluation.is_viable() || !self.rules.hold {
+        let mut evaluation = self.evaluate_without(queue, head, priority, need, &[id]);
+        if !self.rules.hold {
+            return (evaluation, Vec::new());
+        }
+        // Whoever chose victims waits for them. If it chose others before they left, two preemptors could take each
+        // other's for ever.
+        let has_chosen = self.memory.tracks[id.index()].is_preemptor && self.waits_for_victims(id);
+        if has_chosen {
+            evaluation.victims.clear();
+        }
+        if evaluation.is_viable() {
             return (evaluation, Vec::new());
         }
         let holds = &self.memory.ledger.account(queue).holds;
@@ -279,7 +288,8 @@ impl Engine {
         let lifted: Vec<WorkloadId> = lower.iter().copied().chain([id]).collect();
         let second = self.evaluate_without(queue, head, priority, need, &lifted);
         // What was won back belongs to the queue. Who would borrow with it could lose it again, and so for ever.
-        let takes_over = second.is_viable() && second.found.grade.level == 0;
+        let is_viable = if has_chosen { second.found.grade.mode == Mode::Fit } else { second.is_viable() };
+        let takes_over = is_viable && second.found.grade.level == 0;
         if takes_over { (second, lower) } else { (evaluation, Vec::new()) }
     }
 

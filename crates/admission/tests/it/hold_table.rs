@@ -431,6 +431,25 @@ fn who_takes_over_does_not_set_off_an_endless_chain() {
     assert!(victims_of(&told).len() <= 3, "{told:?}");
 }
 
+/// Two preemptors that chose again whenever the other did would never come to an end.
+#[test]
+fn who_chose_victims_chooses_no_others_before_they_have_left() {
+    let mut scene = Scene::new(vec![queue("q", 6, reclaims_any()), queue("other", 0, never())]);
+    for (name, created) in [("v1", 0), ("v2", 1), ("v3", 2)] {
+        scene.submit_job("other", ranked(name, 2, 0, created));
+        scene.run();
+    }
+    scene.submit("q", ranked("w", 4, 0, 10));
+    assert_eq!(victims_of(&scene.run()), ["v2", "v3"]);
+    scene.edit_queue("q", |q| q.resource_groups = cpu_group(&[("f", quota(5))]));
+    scene.stop_job("v3");
+    assert_eq!(scene.run(), NOTHING, "v1 would have to leave, too, but v2 is still there");
+    scene.stop_job("v2");
+    assert_eq!(scene.run(), ["v1 leaves for w: InCohortReclamation"]);
+    scene.stop_job("v1");
+    assert_eq!(scene.run(), ["w on f"]);
+}
+
 // ---- What the reference does ----------------------------------------------------------------------------
 
 /// The same as above under the rules of the reference: the freed room is anybody's.
