@@ -56,8 +56,8 @@ pub(crate) trait Places {
     }
 }
 
-/// Who is evaluated together: equal shapes. But a preemptor for itself, and those who left for another apart
-/// from those who did not: whom they may preempt differs.
+/// Who is evaluated together: equal shapes. But, where room is kept, a preemptor for itself, and those who left for
+/// another apart from those who did not: whom they may preempt differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum LaneKey {
     Shape(ShapeId),

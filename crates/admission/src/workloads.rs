@@ -319,7 +319,7 @@ impl Engine {
         let rank = QueueKey::rank(workload.priority, is_preemptor && !is_strict, !self.rules.hold);
         let left_for = workload.state.preemptor().filter(|_| self.rules.hold);
         let lane = match left_for.and_then(|uid| self.durable.workloads.id(uid)) {
-            _ if is_preemptor => LaneKey::Preemptor(id),
+            _ if is_preemptor && self.rules.hold => LaneKey::Preemptor(id),
             Some(preemptor) => LaneKey::LeftFor(track.shape, preemptor),
             None => LaneKey::Shape(track.shape),
         };

@@ -1,10 +1,12 @@
 //! Who has to leave for whom: every policy against every kind of candidate, the order of candidates, and who is
 //! spared.
 
+use gangway_admission::Rules;
 use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue,
 };
 use gangway_model::reasons::PendingReason;
+use gangway_model::workload::Workload;
 
 use crate::build::*;
 use crate::scene::Scene;
@@ -394,4 +396,36 @@ fn a_cohort_that_is_within_its_quota_protects_all_below_it() {
     scene.run();
     scene.submit("q", ranked("w", 2, 5, 1));
     assert_eq!(victims_of(&scene.run()), ["taken"], "v borrows of its neighbour, not of q");
+}
+
+// ---- What the reference does ----------------------------------------------------------------------------
+
+/// There a preemptor that fails keeps its place before all others, and holds up those who ask for the same.
+#[test]
+fn a_preemptor_of_the_reference_is_set_aside_with_its_equals() {
+    let borrowing = PreemptionPolicy {
+        within_cluster_queue: WithinClusterQueue::LowerPriority,
+        reclaim_within_cohort: ReclaimWithinCohort::Any,
+        borrow_within_cohort: BorrowWithinCohort::LowerPriority { max_priority: Some(1) },
+    };
+    let lends = member("lends", "root", cpu_group(&[("f", quota(3))]));
+    let takes =
+        ClusterQueue { preemption: borrowing, ..member("takes", "left", cpu_group(&[("f", quota(3))])) };
+    let mut scene = Scene::with_rules(Rules::reference(), vec![lends, takes]);
+    scene.set_cohort(cohort("left", Some("root"), vec![]));
+    scene.set_cohort(cohort("right", Some("root"), cpu_group(&[("f", quota(1))])));
+    for (name, amount, priority) in [("v1", 1, 0), ("v2", 4, 1)] {
+        scene.submit("lends", ranked(name, amount, priority, 6 + amount));
+        scene.run();
+    }
+    scene.submit("lends", ranked("next", 2, 1, 3));
+    for (name, created) in [("first", 0), ("second", 4)] {
+        let pod_sets = vec![pod_set("a", 1, &[("cpu", 3)]), pod_set("b", 1, &[("cpu", 4)])];
+        scene.submit("takes", Workload { priority: 3, created: at(created), ..workload(name, pod_sets) });
+    }
+    scene.submit("takes", ranked("small", 1, 0, 5));
+    let told = scene.run();
+    assert_eq!(victims_of(&told), ["v1", "v2"]);
+    // Were `second` tried apart from `first`, `v1` would start before `small`, only to leave for it.
+    assert_eq!(told[2..], ["small on f", "next on f", "v2 on f"]);
 }
