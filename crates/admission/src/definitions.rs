@@ -182,9 +182,11 @@ impl Engine {
         for local in behind {
             self.on_local_queue_change(&local);
         }
-        // Holders of its quota are told even if their LocalQueue is gone.
-        let holders: Vec<WorkloadId> =
-            self.memory.ledger.account(id).holders.values().map(|holder| holder.id).collect();
+        // Holders of its quota are told even if their LocalQueue is gone; but not those who are gone themselves and
+        // whose pods still use it.
+        let holders = self.memory.ledger.account(id).holders.values().map(|holder| holder.id);
+        let known = |holder: &WorkloadId| self.durable.workloads.get(*holder).is_some();
+        let holders: Vec<WorkloadId> = holders.filter(known).collect();
         for holder in holders {
             self.reindex(holder);
         }

@@ -579,3 +579,18 @@ fn a_restart_finds_the_same_rooms() {
         assert_eq!(scene.run(), [] as [&str; 0], "{}: a restart is no reason to decide anything", row.case);
     }
 }
+
+/// A Workload that is gone counts as long as its pods run, but nothing more is to be done for it.
+#[test]
+fn a_queue_may_change_while_pods_of_a_deleted_workload_use_its_quota() {
+    let mut scene = Scene::new(vec![cluster_queue("q", cpu_group(&[("f", quota(4))]))]);
+    scene.submit_job("q", ranked("w", 4, 0, 0));
+    scene.run();
+    scene.tell(Event::Pods("job-w".into(), true));
+    scene.delete("w");
+    scene.submit("q", ranked("next", 4, 0, 1));
+    scene.edit_queue("q", |q| q.resource_groups = cpu_group(&[("f", quota(5))]));
+    assert_eq!(scene.run(), [] as [&str; 0]);
+    scene.tell(Event::Pods("job-w".into(), false));
+    assert_eq!(scene.run(), ["next on f"]);
+}
