@@ -106,11 +106,14 @@ impl Engine {
         Some((place.queue, head))
     }
 
-    /// The admission of a preemptor was decided and did not land: what it had won is kept for it again.
-    pub(crate) fn win_again(&mut self, id: WorkloadId, decided: &State) {
-        let rare = &mut self.memory.tracks[id.index()].rare;
-        let won = if rare.is_some() { rare.won.take() } else { None };
-        if let Some(won) = won
+    /// The admission of a preemptor was decided, and nobody knows that it landed: what it had won is kept for it again,
+    /// unless what is `known` of it says that it has quota.
+    pub(crate) fn win_again(&mut self, id: WorkloadId, decided: &State, known: &State) {
+        let track = &mut self.memory.tracks[id.index()];
+        let won = if track.rare.is_some() { track.rare.won.take() } else { None };
+        if matches!(known, State::Holding(_)) {
+            track.is_preemptor = false;
+        } else if let Some(won) = won
             && let State::Holding(reservation) = decided
         {
             let queue = self.queue_id(&reservation.admission.cluster_queue);

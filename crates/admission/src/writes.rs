@@ -131,7 +131,8 @@ impl Engine {
             track.is_preemptor = false;
             track.rare.won = None;
         } else {
-            self.win_again(id, &decided);
+            let known = workload.state.clone();
+            self.win_again(id, &decided, &known);
         }
     }
 
@@ -158,7 +159,7 @@ impl Engine {
             }
         }
         for state in voided {
-            self.win_again(id, &state);
+            self.win_again(id, &state, &newer.state);
         }
     }
 

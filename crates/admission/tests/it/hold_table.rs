@@ -431,6 +431,27 @@ fn who_takes_over_does_not_set_off_an_endless_chain() {
     assert!(victims_of(&told).len() <= 3, "{told:?}");
 }
 
+/// The write of an admission whose end nobody knows has landed, as the watch shows.
+#[test]
+fn the_hold_ends_with_an_admission_that_is_only_seen() {
+    for seen_first in [false, true] {
+        let mut scene = won(reclaims_any());
+        scene.stop_job("v1");
+        scene.stop_job("v2");
+        let admission = decide_until(&mut scene, "w on f");
+        let write = scene.engine.pending_write(admission.id).expect("it is to be written");
+        let known = &scene.store.workloads["w"];
+        let stored = Workload { version: known.version + 1, state: write.state, ..known.clone() };
+        let seen = Event::Workload(Box::new(stored));
+        let unknown = Event::Outcome(admission.id, Outcome::Unknown);
+        let events = if seen_first { [seen, unknown] } else { [unknown, seen] };
+        events.into_iter().for_each(|event| scene.tell(event));
+        assert_eq!(scene.run(), NOTHING, "what w has is not kept for it, too");
+        scene.delete("w");
+        assert_eq!(scene.run(), ["v1 on f", "v2 on f"]);
+    }
+}
+
 /// Two preemptors that chose again whenever the other did would never come to an end.
 #[test]
 fn who_chose_victims_chooses_no_others_before_they_have_left() {
