@@ -206,10 +206,10 @@ impl Engine {
         self.note_unreported(id);
         let place = if due.is_some_and(|due| !due.by_lifecycle) { self.place_now(id) } else { None };
         let track = &mut self.memory.tracks[id.index()];
-        if track.place == place {
+        let gives_up = place.is_none() && track.is_preemptor && track.may_decide();
+        if track.place == place && !gives_up {
             return;
         }
-        let gives_up = place.is_none() && track.is_preemptor && track.may_decide();
         self.leave_queue(id);
         if gives_up {
             self.give_up(id);

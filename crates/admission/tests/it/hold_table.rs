@@ -204,6 +204,20 @@ fn a_conflict_does_not_end_the_hold() {
     assert_eq!(scene.run(), ["w on f"]);
 }
 
+#[test]
+fn the_hold_ends_when_the_queue_is_stopped_before_a_conflict_is_over() {
+    let mut scene = won(reclaims_any());
+    scene.submit("third", ranked("next", 4, 5, 0));
+    scene.stop_job("v1");
+    scene.stop_job("v2");
+    let admission = decide_until(&mut scene, "w on f");
+    assert!(scene.engine.pending_write(admission.id).is_some());
+    scene.engine.apply(Event::Outcome(admission.id, Outcome::Conflict), scene.now);
+    scene.edit_queue("q", |q| q.stop_policy = StopPolicy::Hold);
+    scene.edit("w", |_| {});
+    assert_eq!(scene.run(), ["next on f"]);
+}
+
 /// The API refuses what was decided.
 fn refuse(scene: &mut Scene, decision: &Decision) {
     assert!(scene.engine.pending_write(decision.id).is_some());
