@@ -14,6 +14,7 @@ mod properties;
 mod quota_model;
 mod quota_scenarios;
 mod quota_table;
+mod random_traces;
 mod reserve_table;
 mod scene;
 mod slow_model;

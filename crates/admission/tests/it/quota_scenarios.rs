@@ -4,7 +4,7 @@
 
 mod drive;
 mod generate;
-mod random;
+pub mod random;
 mod sentences;
 mod show;
 mod shrink;
@@ -195,7 +195,8 @@ impl Shares {
     }
 }
 
-fn number_from(variable: &str, default: u64) -> u64 {
+/// A number from the environment.
+pub fn number_from(variable: &str, default: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not {text:?}")),
         Err(_) => default,
