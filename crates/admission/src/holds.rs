@@ -274,10 +274,16 @@ impl Engine {
     }
 
     /// Since when a Workload waits for the room of its victims, if it does: it had no quota since they were
-    /// told to leave, and its time is not over.
+    /// told to leave, its time is not over, and it has not given up. Who has says that it waits for something else when
+    /// they have left.
     fn waits_for_victims_since(&self, id: WorkloadId, now: Timestamp) -> Option<Timestamp> {
         let workload = self.durable.workloads.get(id)?;
         let State::Pending(pending) = &workload.state else { return None };
+        let says = pending.waiting.as_ref().map(|waiting| waiting.reason);
+        let gave_up = says.is_some_and(|reason| reason != PendingReason::WaitingForPreemptedWorkloads);
+        if gave_up && !self.waits_for_victims(id) {
+            return None;
+        }
         if self.hold_deadline(workload).is_some_and(|deadline| deadline <= now) {
             return None;
         }

@@ -256,6 +256,30 @@ fn a_refusal_does_not_end_the_hold_at_once() {
 
 // ---- Restart --------------------------------------------------------------------------------------------
 
+/// Its victim has left for it, but it says that it waits for something else.
+#[test]
+fn who_gave_up_is_no_preemptor_after_a_restart() {
+    let borrowing = PreemptionPolicy {
+        borrow_within_cohort: BorrowWithinCohort::LowerPriority { max_priority: None },
+        ..reclaims(ReclaimWithinCohort::LowerPriority)
+    };
+    let queues = vec![queue("lends", 4, never()), queue("other", 0, never()), queue("q", 0, borrowing)];
+    let mut scene = Scene::new(queues);
+    scene.submit("lends", ranked("runs", 2, 9, 0));
+    scene.submit_job("other", ranked("v", 2, 0, 1));
+    scene.run();
+    scene.submit("q", ranked("w", 2, 5, 2));
+    assert_eq!(victims_of(&scene.run()), ["v"]);
+    scene.edit("w", |w| w.active = false);
+    scene.submit("lends", ranked("owner", 4, 0, 3));
+    scene.stop_job("v");
+    scene.run();
+    scene.edit("w", |w| w.active = true);
+    assert_eq!(scene.run(), NOTHING, "what is left is reserved for its owner");
+    scene.restart();
+    assert_eq!(scene.run(), NOTHING);
+}
+
 #[test]
 fn a_restart_in_the_middle_keeps_the_hold() {
     for left_before in [0, 1, 2] {
