@@ -1,11 +1,12 @@
 //! Why is my Job pending?
 
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::State;
-use gangway_model::{ClusterQueueName, ObjectName, Uid};
+use gangway_model::workload::{Pending, State};
+use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::engine::Engine;
 use crate::ids::WorkloadId;
+use crate::lifecycle;
 use crate::trace::{FlavorTrace, Verdict};
 
 /// Where a Workload is and why.
@@ -37,6 +38,8 @@ const SHOWN_AHEAD: usize = 10;
 pub enum Situation {
     /// It waits.
     Waiting(PendingReason),
+    /// It was sent back and is queued again at this time, not before.
+    Backoff(Timestamp),
     /// It may run.
     Admitted,
     /// It has quota and may not run yet.
@@ -48,10 +51,11 @@ pub enum Situation {
 }
 
 impl Situation {
-    /// The word for it: the reason where it waits.
+    /// The word for it: the reason where it waits for something else than time.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting(reason) => reason.as_str(),
+            Self::Backoff(_) => "Backoff",
             Self::Admitted => "Admitted",
             Self::Reserved => "QuotaReserved",
             Self::Evicting => "Evicted",
@@ -105,7 +109,12 @@ impl Engine {
                 );
                 explanation.cluster_queue = Some(reservation.admission.cluster_queue.clone());
             }
-            State::Pending(_) => self.explain_waiting(id, &mut explanation),
+            State::Pending(pending) => match lifecycle::backoff(workload, pending) {
+                Some(until) if self.durable.standing(workload).is_none() => {
+                    explain_backoff(until, pending, &mut explanation);
+                }
+                _ => self.explain_waiting(id, &mut explanation),
+            },
         }
         Some(explanation)
     }
@@ -137,4 +146,12 @@ impl Engine {
             }
         }
     }
+}
+
+fn explain_backoff(until: Timestamp, pending: &Pending, explanation: &mut Explanation) {
+    explanation.situation = Situation::Backoff(until);
+    if let Some(eviction) = &pending.evicted {
+        explanation.message = format!("{}: {}", eviction.reason, eviction.message);
+    }
+    explanation.advice.push("Its backoff is over; then it is queued again.".to_owned());
 }

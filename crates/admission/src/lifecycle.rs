@@ -175,7 +175,11 @@ pub(crate) fn preempted(
 fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Timestamp) -> State {
     let (reason, message) = match durable.standing(workload) {
         Some(standing) => (standing.reason, standing.message),
-        None => (PendingReason::PendingEvaluation, "The Workload has left and is queued again".to_owned()),
+        None => {
+            let at_once = eviction.reason.requeues_at_once();
+            let when = if at_once { "is queued again" } else { "is queued again after its backoff" };
+            (PendingReason::PendingEvaluation, format!("The Workload has left and {when}"))
+        }
     };
     State::Pending(Pending {
         waiting: Some(Waiting { reason, message: message.into(), since: at }),
@@ -230,12 +234,15 @@ pub(crate) fn deadline(durable: &Durable, workload: &Workload) -> Option<Timesta
             let job = durable.jobs.get(workload.owner.as_ref()?).filter(|job| job.stopped)?;
             is_stale(job, reservation).then(|| eviction.at.plus_seconds(STALE_REPORT_SECONDS))
         }
-        State::Pending(pending) => {
-            let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
-            workload.requeue_at.filter(|_| ends_with_time(out.reason))
-        }
+        State::Pending(pending) => backoff(workload, pending),
         _ => None,
     }
+}
+
+/// Until when a Workload that was sent back is not queued; none if it does not wait for a time.
+pub(crate) fn backoff(workload: &Workload, pending: &Pending) -> Option<Timestamp> {
+    let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
+    workload.requeue_at.filter(|_| ends_with_time(out.reason))
 }
 
 /// The state of a Workload that is admitted now.

@@ -1,6 +1,6 @@
 //! What happens to a Workload whatever the quota: evict, release, requeue, finish.
 
-use gangway_admission::{Event, JobEnd, JobFacts};
+use gangway_admission::{Event, JobEnd, JobFacts, Situation};
 use gangway_model::Uid;
 use gangway_model::queues::{ClusterQueue, LocalQueue, StopPolicy};
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
@@ -220,6 +220,9 @@ fn a_backoff_ends_by_itself() {
         if backoff > 0 {
             assert_eq!(world.decide(100), 0, "not before its time");
             assert_eq!(world.engine.next_deadline(), requeue_at);
+            let explanation = world.engine.explain(&"w".into()).expect("it is known");
+            assert_eq!(explanation.situation, Situation::Backoff(now.plus_seconds(backoff)));
+            assert_eq!(explanation.message, "PodsReadyTimeout: late");
         }
         run(&mut world);
         assert!(state(&world, "w").may_run());
