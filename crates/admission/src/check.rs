@@ -104,7 +104,7 @@ impl Engine {
                 || track.waits_after_refusal().is_some()
                 || track.is_touched
                 || self.durable.standing(workload).is_some()
-                || track.deadline.is_some();
+                || track.rare.deadline.is_some();
             let kept_out = matches!(&workload.state, State::Pending(p) if p.requeued.as_ref().is_some_and(|r| !r.eligible));
             if !accounted && !kept_out {
                 return violation(format!("{} waits for nothing", workload.name));
@@ -142,7 +142,7 @@ impl Engine {
                     return violation(format!("decision {} of {} is not known", write.id.0, workload.name));
                 }
             }
-            if let Some(at) = track.deadline {
+            if let Some(at) = track.rare.deadline {
                 deadlines += 1;
                 if !memory.deadlines.contains(&(at, id)) {
                     return violation(format!("the deadline of {} is not known", workload.name));

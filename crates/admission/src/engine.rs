@@ -143,7 +143,7 @@ impl Engine {
             }
             self.memory.deadlines.pop_first();
             if let Some(track) = self.memory.tracks.get_mut(id.index()) {
-                track.deadline = None;
+                track.rare.take_deadline();
                 track.rare.end_refusals(now);
             }
             self.end_hold_that_is_over(id, now);

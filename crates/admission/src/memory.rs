@@ -142,8 +142,6 @@ pub(crate) struct Track {
     pub(crate) place: Option<Place>,
     /// What it counts as.
     pub(crate) counted: Option<CountedAs>,
-    /// When something becomes due by itself.
-    pub(crate) deadline: Option<Timestamp>,
     /// What most Workloads have nothing of at most times.
     pub(crate) rare: Seldom,
     /// It chose victims and waits for them. Restart: worked out again.
@@ -182,6 +180,8 @@ pub(crate) struct Rare {
     pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
     pub(crate) beaten_by: Option<Uid>,
+    /// When something becomes due by itself. Restart: worked out again.
+    pub(crate) deadline: Option<Timestamp>,
 }
 
 static NOTHING: Rare = Rare {
@@ -197,6 +197,7 @@ static NOTHING: Rare = Rare {
     won: None,
     told: None,
     beaten_by: None,
+    deadline: None,
 };
 
 /// What takes a word only while there is nothing of it.
@@ -231,6 +232,11 @@ impl Seldom {
         }
     }
 
+    /// The time at which something was to become due.
+    pub(crate) fn take_deadline(&mut self) -> Option<Timestamp> {
+        self.0.as_mut()?.deadline.take()
+    }
+
     /// The search for flavors that was to go on.
     pub(crate) fn take_scan(&mut self) -> Option<Box<Scan>> {
         self.0.as_mut()?.scan.take()
@@ -259,6 +265,7 @@ impl Seldom {
                     won: None,
                     told: None,
                     beaten_by: None,
+                    deadline: None,
                 }
             )
         };

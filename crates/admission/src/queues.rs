@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use gangway_model::reasons::PendingReason;
 use gangway_model::{Timestamp, Uid};
@@ -98,12 +99,23 @@ struct Lane {
     reported: Option<PendingReason>,
     /// Why its members wait when they do, and of which definition of the queue.
     waits_for: Option<(u64, PendingReason)>,
+    /// What was last told of it.
+    told: Option<Told>,
+}
+
+/// What is told of a lane: the same to everybody in it.
+#[derive(Clone, Debug)]
+struct Told {
+    reason: PendingReason,
+    message: Arc<str>,
+    /// As of which bookings; none if nobody knows.
+    bookings: Option<u64>,
 }
 
 impl Lane {
     fn new(key: LaneKey, first: QueueKey) -> Self {
         let rest = VecDeque::new();
-        Self { key, first, rest, parked: None, reported: None, waits_for: None }
+        Self { key, first, rest, parked: None, reported: None, waits_for: None, told: None }
     }
 
     fn members(&self) -> impl Iterator<Item = WorkloadId> {
@@ -443,6 +455,29 @@ impl PendingQueue {
         }
         let lane = self.lanes[index].as_ref()?;
         Some((lane.first.id, lane.parked.as_ref()?.claim.as_deref()?))
+    }
+
+    /// What is told of a lane as of some bookings, if that is known.
+    pub(crate) fn told(&self, lane: LaneKey, reason: PendingReason, bookings: u64) -> Option<Arc<str>> {
+        let told = self.lanes[*self.by_key.get(&lane)?].as_ref()?.told.as_ref()?;
+        (told.reason == reason && told.bookings == Some(bookings)).then(|| told.message.clone())
+    }
+
+    /// Notes what is told of a lane. Whoever is told the same shares the text.
+    pub(crate) fn share_told(
+        &mut self,
+        lane: LaneKey,
+        reason: PendingReason,
+        message: Arc<str>,
+        bookings: Option<u64>,
+    ) -> Arc<str> {
+        let Some(Some(lane)) = self.by_key.get(&lane).map(|lane| &mut self.lanes[*lane]) else {
+            return message;
+        };
+        let same = lane.told.take().map(|told| told.message).filter(|told| *told == message);
+        let message = same.unwrap_or(message);
+        lane.told = Some(Told { reason, message: message.clone(), bookings });
+        message
     }
 
     /// Lets everybody be tried again.

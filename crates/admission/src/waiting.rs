@@ -5,14 +5,13 @@ use std::sync::Arc;
 use gangway_model::Timestamp;
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{Pending, State, Waiting};
-use rustc_hash::FxHashMap;
 
 use crate::decision::{Action, Decision};
 use crate::durable::Standing;
 use crate::engine::Engine;
-use crate::ids::{QueueId, WorkloadId};
+use crate::ids::WorkloadId;
 use crate::memory::{Place, Refused};
-use crate::queues::{LaneKey, Parked, QueueKey, WaitingFor};
+use crate::queues::{Parked, QueueKey, WaitingFor};
 use crate::trace::told;
 
 /// Why a Workload waits. The message for people is worked out when it is needed.
@@ -37,9 +36,6 @@ impl Why<'_> {
         }
     }
 }
-
-/// What was told of lanes that were looked at, as long as nothing is booked: everybody in a lane is told the same.
-type Told = FxHashMap<(QueueId, LaneKey, PendingReason), Arc<str>>;
 
 impl Engine {
     /// Why a Workload waits, as far as it is known.
@@ -70,7 +66,7 @@ impl Engine {
         match why {
             Why::Standing(standing) => standing.message.into(),
             Why::Refused(refused) => format!("The API server refuses the write: {}", refused.message).into(),
-            Why::Parked(place, parked) => self.told_of_parked(id, &place, parked).into(),
+            Why::Parked(place, parked) => self.told_of_parked(id, &place, parked.reason).into(),
             Why::First(place, first) => {
                 let name = self.durable.workloads.get(first.id).map(|first| first.name.to_string());
                 let name = name.as_deref().unwrap_or("another Workload");
@@ -80,8 +76,8 @@ impl Engine {
         }
     }
 
-    fn told_of_parked(&self, id: WorkloadId, place: &Place, parked: &Parked) -> String {
-        match parked.reason {
+    fn told_of_parked(&self, id: WorkloadId, place: &Place, reason: PendingReason) -> String {
+        match reason {
             PendingReason::PendingEvaluation => "The Workload has just changed".to_owned(),
             PendingReason::WaitingForPreemptedWorkloads => self.told_of_victims(id),
             reason => self.numbers(id, place, reason),
@@ -105,20 +101,19 @@ impl Engine {
 
     /// Has the waiting reason of Workloads written where it changed.
     pub(crate) fn report_waiting(&mut self, now: Timestamp, budget: usize, decisions: &mut Vec<Decision>) {
-        let mut told = Told::default();
         while decisions.len() < budget {
             let Some(id) = self.memory.unreported.pop_front() else { break };
             let Some(track) = self.memory.tracks.get_mut(id.index()) else { continue };
             if !std::mem::take(&mut track.is_unreported) || !track.may_report() {
                 continue;
             }
-            let Some((reason, state)) = self.report(id, now, &mut told) else { continue };
+            let Some((reason, state)) = self.report(id, now) else { continue };
             decisions.push(self.book(id, Action::ReportWaiting(reason), state));
         }
     }
 
     /// The state in which a Workload says why it waits now; none if it says so already.
-    fn report(&self, id: WorkloadId, now: Timestamp, told: &mut Told) -> Option<(PendingReason, State)> {
+    fn report(&mut self, id: WorkloadId, now: Timestamp) -> Option<(PendingReason, State)> {
         let State::Pending(pending) = &self.durable.workloads.get(id)?.state else { return None };
         let why = self.why_waiting(id)?;
         let reason = why.reason();
@@ -126,23 +121,45 @@ impl Engine {
             return None;
         }
         let message = match why {
-            Why::Parked(place, parked) => {
-                let lane = (place.queue, place.lane, reason);
-                told.entry(lane).or_insert_with(|| self.told_of_parked(id, &place, parked).into()).clone()
+            // Everybody waits for victims of its own.
+            Why::Parked(place, _) if reason != PendingReason::WaitingForPreemptedWorkloads => {
+                self.message_of_lane(id, place, reason)
             }
             why => self.message(id, why),
         };
+        let State::Pending(pending) = &self.durable.workloads.get(id)?.state else { return None };
         let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
         let waiting = Waiting { reason, message, since };
         Some((reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
     }
 
+    /// The message for everybody in a lane, worked out once as long as nothing is booked.
+    fn message_of_lane(&mut self, id: WorkloadId, place: Place, reason: PendingReason) -> Arc<str> {
+        let bookings = self.memory.ledger.tree.bookings();
+        let queue = place.queue.index();
+        if let Some(message) = self.memory.queues[queue].told(place.lane, reason, bookings) {
+            return message;
+        }
+        let message: Arc<str> = self.told_of_parked(id, &place, reason).into();
+        self.memory.queues[queue].share_told(place.lane, reason, message, Some(bookings))
+    }
+
+    /// Has a Workload that says the same as others in its lane share their text.
+    pub(crate) fn share_message(&mut self, id: WorkloadId) {
+        let Some(place) = self.track(id).and_then(|track| track.place) else { return };
+        let state = self.durable.workloads.get_mut(id).map(|workload| &mut workload.state);
+        if let Some(State::Pending(Pending { waiting: Some(waiting), .. })) = state {
+            let queue = &mut self.memory.queues[place.queue.index()];
+            waiting.message = queue.share_told(place.lane, waiting.reason, waiting.message.clone(), None);
+        }
+    }
+
     /// The same for a report that was decided before, with the time of that decision.
-    pub(crate) fn report_now(&self, id: WorkloadId) -> Option<State> {
+    pub(crate) fn report_now(&mut self, id: WorkloadId) -> Option<State> {
         let decided = match &self.track(id)?.rare.report.as_ref()?.state {
             State::Pending(pending) => pending.waiting.as_ref()?.since,
             _ => return None,
         };
-        self.report(id, decided, &mut Told::default()).map(|(_, state)| state)
+        self.report(id, decided).map(|(_, state)| state)
     }
 }

@@ -79,7 +79,7 @@ impl Engine {
         let local = self.intern(&mut workload);
         let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets);
         workload.pod_sets = pod_sets;
-        let id = self.durable.workloads.insert(number, workload);
+        let id = self.durable.workloads.insert(number, *workload);
         while id.index() >= self.memory.tracks.len() {
             self.memory.tracks.push(Track::default());
         }
@@ -92,6 +92,7 @@ impl Engine {
         self.note_links(id);
         self.end_staleness(id);
         self.reindex(id);
+        self.share_message(id);
         self.watch_preemptor_of(id);
     }
 
@@ -266,7 +267,7 @@ impl Engine {
     /// Notes the first time after `passed` at which something becomes due by itself.
     pub(crate) fn set_deadline(&mut self, id: WorkloadId, passed: Timestamp) {
         let track = &mut self.memory.tracks[id.index()];
-        if let Some(at) = track.deadline.take() {
+        if let Some(at) = track.rare.take_deadline() {
             self.memory.deadlines.remove(&(at, id));
         }
         let Some(workload) = self.durable.workloads.get(id) else { return };
@@ -276,8 +277,8 @@ impl Engine {
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
         let own = lifecycle::deadline(&self.durable, workload);
         let first = retry.into_iter().chain(hold).chain(own).filter(|at| *at > passed).min();
-        self.memory.tracks[id.index()].deadline = first;
         if let Some(at) = first {
+            self.memory.tracks[id.index()].rare.deadline = first;
             self.memory.deadlines.insert((at, id));
         }
     }

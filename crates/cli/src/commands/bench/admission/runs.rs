@@ -309,17 +309,27 @@ pub fn rebuild(records: usize, at_least: Duration) -> Measured {
     measured
 }
 
-/// Bytes of this process per pending Workload of a known shape, evaluated once. Measured before anything else is.
+/// How many Workloads arrive before the engine decides, where memory is measured.
+const AT_ONCE: usize = 1_000;
+
+/// Bytes of this process per pending Workload of a known shape that was evaluated and says why it waits. Measured before
+/// anything else is.
 pub fn bytes_per_pending(size: Size) -> f64 {
     let (mut engine, _) = full_engine(size);
     engine.apply(Event::Synced, START);
     let known = size.queues * size.shapes;
     let take_in = |engine: &mut Engine, numbers: std::ops::Range<usize>| {
+        let last = numbers.end;
         for number in numbers {
             let (queue, shape) = waiting(size, number);
             engine.apply(Event::Workload(Box::new(pending(number, queue, shape, 0))), START);
+            if (number + 1).is_multiple_of(AT_ONCE) || number + 1 == last {
+                let reports = engine.decide(START, usize::MAX);
+                land(engine, &reports, START);
+            }
         }
-        engine.decide(START, 0);
+        engine.decide(START, usize::MAX);
+        engine.take_changed_queues();
     };
     let first = known.min(size.workloads / 2);
     take_in(&mut engine, 0..first);
