@@ -403,6 +403,10 @@ impl Engine {
             }
             let preemptor = (entry.queue, entry.head.id);
             self.make_room(preemptor, found, &victims, (now, budget), decisions);
+            if self.rules.defects {
+                // It is told whom it waits for: whatever it is told next is something else.
+                self.memory.tracks[entry.head.id.index()].rare.told = None;
+            }
         }
     }
 
@@ -451,6 +455,9 @@ impl Engine {
         let rare = &mut self.memory.tracks[id.index()].rare;
         (rare.sequence, rare.scan, rare.won) = (Some(self.memory.admissions), None, won.map(Box::new));
         rare.told = None;
+        if self.rules.defects {
+            self.memory.ledger.account_mut(entry.queue).generation += 1;
+        }
         let grant = Some(Grant { queue: entry.queue, usage });
         decisions.push(self.book_grant(id, Action::Admit(admission), state, grant));
     }
@@ -504,7 +511,8 @@ impl Engine {
         let lasts = failure.is_some_and(|failure| failure.lasts);
         let claim = self.claim_of(entry.queue, &entry.need).map(Box::new);
         let lacks = self.lacks(entry, claim.is_some());
-        let parked = Parked { lasts, claim, lacks, ..Parked::new(self.waits_for(entry)) };
+        let at_any_age = self.rules.defects;
+        let parked = Parked { lasts, claim, lacks, at_any_age, ..Parked::new(self.waits_for(entry)) };
         self.set_aside(entry.queue, &entry.head, parked);
         self.give_up_behind(entry.queue, id);
     }

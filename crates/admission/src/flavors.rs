@@ -406,23 +406,28 @@ fn choose_for_pod_set(
     if need.uncovered.is_some() {
         return Err(Failure { reason: PendingReason::NoMatchingFlavor, lasts: true });
     }
-    let first = found.picks.len();
+    let (first, lacking_before) = (found.picks.len(), found.lacking);
     let mut judgements: SmallVec<[Judged; 1]> = SmallVec::new();
     for group in &need.groups {
         let start = from.get(found.picks.len()).copied().unwrap_or(0);
         let mut lacking = FxHasher::default();
         let chosen = choose_flavor(ledger, asker, terms, group, start, &found.usage, &mut lacking);
-        if !matches!(&chosen, Ok((_, judged)) if judged.grade.mode == Mode::Fit) {
+        let and_lacking = |others: u64| {
             let mut all = FxHasher::default();
-            (found.lacking, first, group.group, lacking.finish()).hash(&mut all);
-            found.lacking = all.finish();
-        }
+            (others, first, group.group, lacking.finish()).hash(&mut all);
+            all.finish()
+        };
         match chosen {
             Ok((pick, judged)) => {
+                if judged.grade.mode != Mode::Fit {
+                    found.lacking = and_lacking(found.lacking);
+                }
                 found.picks.push(pick);
                 judgements.push(judged);
             }
             Err(failure) => {
+                // The reference tells of no other group then.
+                found.lacking = and_lacking(lacking_before);
                 found.picks.truncate(first);
                 return Err(failure);
             }
@@ -438,6 +443,15 @@ fn choose_for_pod_set(
         found.needing.extend(judged.needing);
     }
     Ok(())
+}
+
+/// What lacks of a resource.
+#[derive(Hash)]
+enum Lack {
+    /// This much more has to be free.
+    Room(i128),
+    /// So much is wanted that it will never fit, whoever leaves.
+    TooMuch(i64),
 }
 
 /// What a flavor comes to.
@@ -520,7 +534,11 @@ fn judge_flavor(
         worst.highest = worst.highest.max(grade.level);
         if grade.mode != Mode::Fit {
             worst.needing.push(*cell);
-            (cell, i128::from(amount) - weighed.available).hash(lacking);
+            let lack = match reason {
+                PendingReason::ExceedsMaxQuota => Lack::TooMuch(amount),
+                _ => Lack::Room(i128::from(amount) - weighed.available),
+            };
+            (cell, lack).hash(lacking);
         }
     }
     worst.needing.len().hash(lacking);

@@ -39,7 +39,7 @@ impl Engine {
         {
             // The reference remembers one preemptor per queue, the last.
             track.is_preemptor = false;
-            self.reindex(last);
+            self.reindex_aside(last);
         }
         let track = &mut self.memory.tracks[id.index()];
         (track.is_preemptor, track.rare.scan) = (true, None);
@@ -96,6 +96,17 @@ impl Engine {
     fn park(&mut self, id: WorkloadId, parked: Parked) {
         if let Some((queue, head)) = self.head_at_its_place(id) {
             self.set_aside(queue, &head, parked);
+        }
+    }
+
+    /// Puts a Workload where it belongs. Another place in its queue is no reason to be tried again.
+    fn reindex_aside(&mut self, id: WorkloadId) {
+        let parked =
+            |(queue, head): (QueueId, Head)| self.memory.queues[queue.index()].parked(&head).cloned();
+        let parked = self.head_at_its_place(id).and_then(parked);
+        self.reindex(id);
+        if let Some(parked) = parked {
+            self.park(id, parked);
         }
     }
 

@@ -76,13 +76,15 @@ pub(crate) struct Parked {
     pub(crate) lacks: Option<(CellId, i64)>,
     /// What others may not borrow as long as the first of the lane waits for it.
     pub(crate) claim: Option<Box<CellAmounts>>,
+    /// Who is older and may preempt more is not tried for it either.
+    pub(crate) at_any_age: bool,
     /// When: how often the queue had been woken.
     pub(crate) epoch: u64,
 }
 
 impl Parked {
     pub(crate) fn new(reason: PendingReason) -> Self {
-        Self { reason, lasts: false, lacks: None, claim: None, epoch: 0 }
+        Self { reason, lasts: false, lacks: None, claim: None, at_any_age: false, epoch: 0 }
     }
 }
 
@@ -268,7 +270,7 @@ impl PendingQueue {
             return;
         }
         // What was found of the first was found of its age, too: an older one may preempt more.
-        if let Some(parked) = lane.parked.as_mut().filter(|parked| !parked.lasts) {
+        if let Some(parked) = lane.parked.as_mut().filter(|parked| !parked.lasts && !parked.at_any_age) {
             parked.epoch = NEVER;
         }
         lane.rest.push_front(lane.first.id);
@@ -419,6 +421,12 @@ impl PendingQueue {
         }
     }
 
+    /// What was found of a head, if it is set aside.
+    pub(crate) fn parked(&self, head: &Head) -> Option<&Parked> {
+        let parked = self.lanes.get(head.lane)?.as_ref()?.parked.as_ref();
+        parked.filter(|parked| parked.epoch == self.epoch)
+    }
+
     /// A head does not fit. In a strict queue that holds up everybody, otherwise its shape.
     ///
     /// Says whose waiting reason may have changed by this. Who came since is not among them: a newcomer
@@ -484,6 +492,16 @@ impl PendingQueue {
     pub(crate) fn wake(&mut self) {
         self.epoch += 1;
         self.cursor = 0;
+    }
+
+    /// Lets the members of one lane be tried again.
+    pub(crate) fn wake_lane(&mut self, lane: LaneKey) {
+        let index = self.by_key.get(&lane).copied();
+        let lane = index.and_then(|index| self.lanes[index].as_mut());
+        if let Some(parked) = lane.and_then(|lane| lane.parked.as_mut()) {
+            parked.epoch = NEVER;
+        }
+        (self.cursor, self.blocked) = (0, None);
     }
 
     /// The definitions have changed: also what lasted is tried again.

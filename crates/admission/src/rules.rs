@@ -19,8 +19,9 @@ pub struct Rules {
     /// - A search for flavors goes on for ever where two podSets take turns, and a flavor counts as one with
     ///   room although a resource lacks room, if another has to be borrowed; both hold up a queue.
     /// - A search goes on behind a flavor in which another queue has just given room back, and begins again when
-    ///   the Workload is told something else than before.
-    /// - A LocalQueue on hold hides that its ClusterQueue is drained, and wakes nobody when its Workloads end.
+    ///   the Workload is told something else than before, or when somebody of its own queue is admitted.
+    /// - Where somebody has failed, nobody that asks for the same is tried, be it older or a preemptor's equal.
+    /// - A LocalQueue on hold hides that its ClusterQueue is drained, and wakes nobody when its Workloads end or leave.
     pub defects: bool,
 }
 

@@ -400,21 +400,36 @@ impl Engine {
         }
         if let Some(old) = &old
             && (gives_back(old, new.as_ref()) || is_easier_to_preempt(old, new.as_ref()))
-            && !self.ends_unnoticed(id)
         {
-            self.wake_freed(old);
+            if !self.ends_unnoticed(id) {
+                self.wake_freed(old);
+            } else if let Some(queue) = old.cluster {
+                // Nobody is tried again for it but its preemptor, and searches in its queue begin again.
+                self.memory.ledger.account_mut(queue).generation += 1;
+                self.wake_preemptor_of(id);
+            }
         }
         self.memory.tracks[id.index()].counted = new;
     }
 
-    /// Whether the end of this Workload wakes nobody.
+    /// Lets the Workload be tried again for which this one left.
+    fn wake_preemptor_of(&mut self, id: WorkloadId) {
+        let preemptor = self.durable.workloads.get(id).and_then(|workload| workload.state.preemptor());
+        let preemptor = preemptor.and_then(|uid| self.durable.workloads.id(uid));
+        if let Some(place) = preemptor.and_then(|preemptor| self.track(preemptor)?.place) {
+            self.memory.queues[place.queue.index()].wake_lane(place.lane);
+            self.list(place.queue);
+        }
+    }
+
+    /// Whether nobody is woken by what this Workload gives back.
     fn ends_unnoticed(&self, id: WorkloadId) -> bool {
         let Some(workload) = self.durable.workloads.get(id).filter(|_| self.rules.defects) else {
             return false;
         };
         let is_stopped = |queue: &LocalQueue| queue.stop_policy != StopPolicy::None;
         let local = self.durable.local_queues.get(&Durable::queue_name(workload));
-        workload.state.is_finished() && local.is_some_and(is_stopped)
+        local.is_some_and(is_stopped)
     }
 
     fn wake_freed(&mut self, counted: &CountedAs) {

@@ -128,6 +128,21 @@ impl Scene {
         (decisions.len(), decisions.iter().filter_map(shown).collect())
     }
 
+    /// The same for a single cycle, and what is due after it.
+    pub fn cycle(&mut self) -> Vec<String> {
+        self.now = self.now.plus_seconds(1);
+        let mut decisions = self.engine.decide_one_cycle(self.now).unwrap_or_default();
+        let mut told = Vec::new();
+        while !decisions.is_empty() {
+            for decision in &decisions {
+                self.land(decision);
+            }
+            told.extend(decisions.iter().filter_map(shown));
+            decisions = self.engine.decide_only_due(self.now, usize::MAX);
+        }
+        told
+    }
+
     /// Decides and stores until nothing is left to do, and says what was decided: who got quota and where,
     /// who has to leave for whom.
     pub fn run(&mut self) -> Vec<String> {

@@ -273,6 +273,8 @@ impl Model {
             Outcome::Admitted => {
                 self.holds.remove(&entry.uid);
                 state.sticky.take_if(|sticky| *sticky == entry.uid);
+                // A defect of the reference: it books the admission twice, with a release in between.
+                state.generation += u64::from(!self.rules.searches_end);
                 return;
             }
             Outcome::VictimsChosen if self.rules.hold => {
@@ -285,6 +287,8 @@ impl Model {
         }
         if let Some(waiter) = self.waiters.get_mut(&entry.uid) {
             waiter.memory = None;
+            // A preemptor is told whom it waits for, which nobody else is told.
+            waiter.told.take_if(|_| matches!(outcome, Outcome::VictimsChosen));
         }
     }
 
@@ -350,7 +354,7 @@ impl Model {
     fn release_victims(&mut self, victims: BTreeMap<Uid, Uid>) {
         for (victim, preemptor) in victims {
             if let Some(holder) = self.release(&victim) {
-                self.wake_after(&holder.queue);
+                self.wake_for(&victim, &holder.queue);
                 self.evicted_for.insert(victim.clone(), preemptor);
                 self.enqueue(&victim);
             }

@@ -71,9 +71,18 @@ pub struct Assignment {
     pub complaints: Vec<Complaint>,
 }
 
-/// What is told of a flavor that was tried: the podSet, and how much lacks of what. Nothing lacks of a flavor that
-/// does not suit.
-pub type Complaint = (usize, FlavorName, Vec<(ResourceName, Amount)>);
+/// What is told of a flavor that was tried: the podSet, and what lacks of which resource. Nothing lacks of a flavor
+/// that does not suit.
+pub type Complaint = (usize, FlavorName, Vec<(ResourceName, Lack)>);
+
+/// What lacks of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// This much more would have to be free.
+    Free(Amount),
+    /// Nobody could ever have this much.
+    Quota(Amount),
+}
 
 impl Assignment {
     /// Flavors that were chosen before, if all of it fits now.
@@ -247,6 +256,10 @@ impl Scan<'_> {
                 break;
             }
         }
+        if best.as_ref().is_none_or(|(grade, _)| grade.mode == Mode::NoFit) {
+            // Nothing is told then of what the podSet found in other groups.
+            self.complaints.borrow_mut().retain(|(index, ..)| *index != task.index);
+        }
         if best.as_ref().is_none_or(|(grade, _)| grade.mode != Mode::Fit) {
             self.complaints.borrow_mut().extend(complaints);
         }
@@ -260,12 +273,15 @@ impl Scan<'_> {
         task: &Task<'_>,
         flavor: &FlavorName,
         grades: &[(ResourceName, Amount, Grade)],
-    ) -> Vec<(ResourceName, Amount)> {
+    ) -> Vec<(ResourceName, Lack)> {
+        let node = Node::Queue(self.queue.name.clone());
         let short = grades.iter().filter(|(.., grade)| grade.mode != Mode::Fit);
         let lack = |(resource, value, _): &(ResourceName, Amount, Grade)| {
             let cell = (flavor.clone(), resource.clone());
             let need = task.taken.get(&cell).copied().unwrap_or_default().plus(*value);
-            (resource.clone(), need.minus(self.snapshot.available(&self.queue.name, &cell)))
+            let exceeds = need > self.snapshot.layout.potential(&node, &cell);
+            let free = self.snapshot.available(&self.queue.name, &cell);
+            (resource.clone(), if exceeds { Lack::Quota(need) } else { Lack::Free(need.minus(free)) })
         };
         short.map(lack).collect()
     }

@@ -224,12 +224,20 @@ impl Model {
 
     /// A workload ends. Ignored unless it holds quota.
     pub fn finish(&mut self, uid: &Uid) {
-        let Some(holder) = self.release(uid) else { return };
-        // A defect of the reference: who ends in a LocalQueue on hold wakes nobody.
+        if let Some(holder) = self.release(uid) {
+            self.wake_for(uid, &holder.queue);
+        }
+    }
+
+    /// A holder of this queue left, and all in its tree are reconsidered. A defect of the reference: who leaves in a
+    /// LocalQueue on hold wakes nobody, and only lets scans in its queue begin again.
+    pub(crate) fn wake_for(&mut self, uid: &Uid, queue: &ClusterQueueName) {
         let local = self.workloads.get(uid).and_then(|workload| self.local_queue(workload));
         let unnoticed = local.is_some_and(|queue| queue.stop_policy != StopPolicy::None);
         if self.rules.searches_end || !unnoticed {
-            self.wake_after(&holder.queue);
+            self.wake_after(queue);
+        } else if let Some(state) = self.queues.get_mut(queue) {
+            state.generation += 1;
         }
     }
 
