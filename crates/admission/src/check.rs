@@ -138,7 +138,7 @@ impl Engine {
             let track = &memory.tracks[id.index()];
             for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
                 writes += 1;
-                if memory.under_way.get(&write.id) != Some(&id) {
+                if memory.under_way.get(write.id) != Some(id) {
                     return violation(format!("decision {} of {} is not known", write.id.0, workload.name));
                 }
             }

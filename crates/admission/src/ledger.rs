@@ -16,16 +16,16 @@ use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, Workload
 use crate::preemption::fronts::Fronts;
 use crate::tree::{Plan, Tree};
 
-/// A place among the holders of a queue's quota, in the order in which they would be preempted: those on
-/// their way out, then the lowest priority, then who came last.
+/// A place among the holders of a queue's quota. The greatest would be preempted first: those on their way out, then the
+/// lowest priority, then who came last. So newcomers are usually the last of the list, where it grows without being moved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HolderKey {
-    pub(crate) stays: bool,
-    pub(crate) priority: i32,
-    pub(crate) reserved_at: Reverse<Timestamp>,
+    pub(crate) leaves: bool,
+    pub(crate) priority: Reverse<i32>,
+    pub(crate) reserved_at: Timestamp,
     /// Within a second: which admission was decided later. 0 for what was there at the start.
-    pub(crate) sequence: Reverse<u64>,
-    pub(crate) uid: Uid,
+    pub(crate) sequence: u64,
+    pub(crate) uid: Reverse<Uid>,
 }
 
 /// A Workload that holds quota.
@@ -377,6 +377,7 @@ impl Ledger {
     pub(crate) fn rebuild(&mut self, definitions: &Definitions<'_>) {
         self.is_outdated = false;
         self.generation += 1;
+        self.fronts.clear();
         let mut plan = Plan::default();
         let mut offers: Interner<Vec<Vec<CellId>>> = Interner::default();
         let cohorts = self.plan_cohorts(definitions, &mut plan);
@@ -510,7 +511,7 @@ impl Ledger {
                 expected.add_all(node, &kept.booked, 1);
             }
         }
-        self.fronts.check(&self.accounts)?;
+        self.fronts.check(&self.accounts, &self.tree)?;
         if expected == self.tree { Ok(()) } else { Err("usage differs from usage recomputed".into()) }
     }
 }

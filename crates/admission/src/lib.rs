@@ -23,6 +23,7 @@ mod ids;
 mod ledger;
 mod lifecycle;
 mod memory;
+mod on_the_way;
 mod preemption;
 mod queues;
 mod records;

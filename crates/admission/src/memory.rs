@@ -16,6 +16,7 @@ use crate::durable::Standing;
 use crate::flavors::Progress;
 use crate::ids::{CellAmounts, Interner, LocalQueueId, QueueId, WorkloadId};
 use crate::ledger::{HolderKey, Kept, Ledger};
+use crate::on_the_way::OnTheWay;
 use crate::queues::{LaneKey, PendingQueue};
 use crate::shapes::{ShapeId, Shapes};
 use crate::tally::{Counted, Tally};
@@ -30,7 +31,7 @@ pub(crate) struct Memory {
     /// What is known of each Workload. Restart: rebuilt, but for the writes under way (see [`Track`]).
     pub(crate) tracks: Chunks<Track>,
     /// Whose decision is under way. Restart: see [`Track`].
-    pub(crate) under_way: FxHashMap<DecisionId, WorkloadId>,
+    pub(crate) under_way: OnTheWay,
     /// Quota trees, holders of quota, and room that is kept. Restart: rebuilt; what is kept for preemptors is
     /// worked out again from the victims that name them.
     pub(crate) ledger: Ledger,

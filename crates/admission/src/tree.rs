@@ -5,7 +5,6 @@
 
 use gangway_model::Amount;
 use gangway_model::queues::Quota;
-use smallvec::SmallVec;
 
 use crate::ids::{CellId, NodeId};
 
@@ -367,27 +366,6 @@ impl Tree {
     /// Whether a node uses no more than it has of its own, its children's lending included.
     pub(crate) fn is_within_quota(&self, node: NodeId, cells: &[CellId]) -> bool {
         cells.iter().all(|cell| !self.borrows_with(node, *cell, 0))
-    }
-
-    /// The children of a node that use more than they have of their own, their children's lending included, in one of
-    /// these cells.
-    pub(crate) fn borrowers<'t>(
-        &'t self,
-        parent: NodeId,
-        cells: &[CellId],
-    ) -> impl Iterator<Item = NodeId> + use<'t> {
-        let Node { root, children, .. } = &self.nodes[parent.index()];
-        let columns = &self.columns[root.index()];
-        let known = |cell: &CellId| columns.get(cell.index()).copied().filter(|column| *column != NONE);
-        let of_cells: SmallVec<[u32; 4]> = cells.iter().filter_map(known).collect();
-        // What nobody in the tree has counts as borrowed.
-        let all = of_cells.len() < cells.len();
-        let borrows = move |child: &NodeId| {
-            let row = self.nodes[child.index()].row;
-            let mut here = of_cells.iter().map(|column| &self.cells[row + *column as usize]);
-            all || here.any(|cell| cell.usage > cell.subtree)
-        };
-        children.iter().copied().filter(borrows)
     }
 
     /// What is left of an amount once a node has given what its parent does not see.

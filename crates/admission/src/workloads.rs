@@ -174,7 +174,7 @@ impl Engine {
         self.memory.shapes.release(track.shape);
         self.memory.condemned.remove(&id);
         for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
-            self.memory.under_way.remove(&write.id);
+            self.memory.under_way.remove(write.id);
         }
     }
 
@@ -187,7 +187,7 @@ impl Engine {
         self.count(id, &counted, -1);
         let mut behind = counted;
         if let Some(holds) = &mut behind.holds {
-            holds.key.stays = false;
+            holds.key.leaves = true;
         }
         self.count(GONE, &behind, 1);
         self.memory.left_behind.entry(owner).or_default().push(behind);
@@ -353,11 +353,11 @@ impl Engine {
                 || matches!(decided, Some(State::Evicting(..)))
                 || track.rare.condemned.is_some();
             let key = HolderKey {
-                stays: !leaves,
-                priority: workload.priority,
-                reserved_at: Reverse(reservation.reserved_at),
-                sequence: Reverse(track.rare.sequence.unwrap_or_default()),
-                uid: workload.uid.clone(),
+                leaves,
+                priority: Reverse(workload.priority),
+                reserved_at: reservation.reserved_at,
+                sequence: track.rare.sequence.unwrap_or_default(),
+                uid: Reverse(workload.uid.clone()),
             };
             let admission = reservation.admission.clone();
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
@@ -475,7 +475,7 @@ fn gives_back(old: &CountedAs, new: Option<&CountedAs>) -> bool {
 fn is_easier_to_preempt(old: &CountedAs, new: Option<&CountedAs>) -> bool {
     let new = new.and_then(|new| new.holds.as_ref());
     let (Some(old), Some(new)) = (&old.holds, new) else { return false };
-    new.key.priority < old.key.priority || new.queued_at > old.queued_at
+    new.key.priority.0 < old.key.priority.0 || new.queued_at > old.queued_at
 }
 
 /// Where those who wait stand.

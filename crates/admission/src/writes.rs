@@ -49,7 +49,7 @@ impl Engine {
     /// What a decision comes to now, at the moment at which it is sent. None if it is void: superseded,
     /// overtaken, or a report of what the object says already. Then nothing is to be sent or reported.
     pub fn pending_write(&mut self, decision: DecisionId) -> Option<PendingWrite> {
-        let id = *self.memory.under_way.get(&decision)?;
+        let id = self.memory.under_way.get(decision)?;
         let track = self.track(id)?;
         let is_report = track.rare.report.as_ref().is_some_and(|report| report.id == decision);
         let report = if is_report { self.report_now(id) } else { None };
@@ -57,7 +57,7 @@ impl Engine {
         let track = self.memory.tracks.get_mut(id.index())?;
         if is_report && (report.is_none() || track.rare.decision.is_some()) {
             track.rare.report = None;
-            self.memory.under_way.remove(&decision);
+            self.memory.under_way.remove(decision);
             self.note_unreported(id);
             return None;
         }
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     pub(crate) fn on_outcome(&mut self, decision: DecisionId, outcome: Outcome, now: Timestamp) {
-        let Some(id) = self.memory.under_way.get(&decision).copied() else { return };
+        let Some(id) = self.memory.under_way.get(decision) else { return };
         self.forget_preemptor(id);
         self.settle(id, decision, outcome, now);
         self.note_preemptor(id);
@@ -101,7 +101,7 @@ impl Engine {
             }
         }
         let Some(write) = slot.take() else { return };
-        self.memory.under_way.remove(&decision);
+        self.memory.under_way.remove(decision);
         let landed = matches!(outcome, Outcome::Landed(_));
         let decided = write.state.clone();
         match outcome {
@@ -154,7 +154,7 @@ impl Engine {
                 Some(version) => write.unknown && newer.version > version,
             });
             if void && let Some(write) = under_way.take() {
-                self.memory.under_way.remove(&write.id);
+                self.memory.under_way.remove(write.id);
                 voided.push(write.state);
             }
         }

@@ -1,7 +1,7 @@
 //! Who may be preempted, and in which order.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap, btree_set};
+use std::iter::Rev;
 use std::ops::Bound;
 
 use gangway_model::queues::{BorrowWithinCohort, ReclaimWithinCohort, WithinClusterQueue};
@@ -53,109 +53,70 @@ pub(crate) struct Candidate<'l> {
     pub(crate) holder: &'l Holder,
     pub(crate) queue: QueueId,
     pub(crate) right: Right,
-    /// Where it comes from; none if it is the asker's own queue.
-    pub(crate) source: Option<Source>,
 }
 
 /// Everybody who may be preempted for one request.
 pub(crate) struct Candidates<'l> {
     accounts: &'l [Account],
+    fronts: &'l Fronts,
     asker: Asker<'l>,
     request: Request<'l>,
     view: &'l QueueView,
-    sources: Vec<Firsts<'l>>,
-}
-
-/// Another queue from which may be taken, with its first candidates.
-struct Firsts<'l> {
-    source: Source,
-    /// Of those on their way out.
-    leaving: Option<&'l HolderKey>,
-    /// Of those that stay.
-    staying: Option<&'l HolderKey>,
-}
-
-/// Other queues of the tree that use more than their own of what is asked for. Walks from the asker's cohort to the
-/// root: outside the smallest subtree whose quota the request fits, the asker has the better claim.
-pub(crate) fn sources(
-    tree: &Tree,
-    node: NodeId,
-    request: Request<'_>,
-    queue_of: impl Fn(NodeId) -> Option<QueueId>,
-) -> Vec<Source> {
-    let mut sources = Vec::new();
-    let mut below = node;
-    let amounts = request.amounts.iter();
-    let mut remaining: SmallVec<[(CellId, i128); 4]> =
-        amounts.map(|(cell, amount)| (*cell, i128::from(*amount))).collect();
-    let mut hierarchical = false;
-    while let Some(common) = tree.parent(below) {
-        let fits = remaining.iter().all(|(cell, amount)| !tree.borrows_with(below, *cell, *amount));
-        for (cell, amount) in &mut remaining {
-            *amount = tree.beyond_local(below, *cell, *amount);
-        }
-        hierarchical |= fits;
-        let mut open: SmallVec<[NodeId; 4]> = SmallVec::from_elem(common, 1);
-        while let Some(parent) = open.pop() {
-            // Who uses no more than its own has nothing to give back.
-            for node in tree.borrowers(parent, request.needing).filter(|node| *node != below) {
-                match queue_of(node) {
-                    Some(queue) => sources.push(Source { queue, node, common, hierarchical }),
-                    None => open.push(node),
-                }
-            }
-        }
-        below = common;
-    }
-    sources
+    root: NodeId,
+    /// The cohorts above the asker, and whether it has the better claim to what others below them use.
+    above: SmallVec<[(NodeId, bool); 4]>,
 }
 
 impl<'l> Candidates<'l> {
-    /// The candidates among the holders of the asker's queue and of `sources`, whose fronts were found.
+    /// The candidates among the holders of the asker's queue and, if it may take from them, of others. Their fronts were
+    /// found.
     pub(crate) fn of(
         accounts: &'l [Account],
         fronts: &'l Fronts,
+        tree: &Tree,
         asker: Asker<'l>,
         request: Request<'l>,
         view: &'l QueueView,
-        sources: Vec<Source>,
     ) -> Self {
-        let mut found = Self { accounts, asker, request, view, sources: Vec::new() };
-        let limit = priority_limit(view, asker, true);
-        let firsts = |source: Source| {
-            accounts[source.queue.index()].view.as_ref().filter(|view| view.active)?;
-            let (leaving, staying) = fronts.get(source.queue, request.needing);
-            let first = |front, stays| found.first(source, front, stays, limit);
-            let (leaving, staying) = (first(leaving, false), first(staying, true));
-            (leaving.is_some() || staying.is_some()).then_some(Firsts { source, leaving, staying })
-        };
-        found.sources = sources.into_iter().filter_map(firsts).collect();
-        found
-    }
-
-    /// Whether anybody of another queue may be taken.
-    pub(crate) fn any_elsewhere(&self) -> bool {
-        !self.sources.is_empty()
-    }
-
-    /// Whether anybody may be taken by a hierarchical right.
-    pub(crate) fn any_hierarchical(&self) -> bool {
-        self.sources.iter().any(|firsts| firsts.source.hierarchical)
-    }
-
-    /// The first candidate of another queue whose first holder is `front`.
-    fn first(
-        &self,
-        source: Source,
-        front: Option<&'l HolderKey>,
-        stays: bool,
-        limit: Option<i32>,
-    ) -> Option<&'l HolderKey> {
-        let front = front.filter(|front| limit.is_none_or(|limit| front.priority < limit))?;
-        if self.asker.barred.is_empty() {
-            return Some(front);
+        let mut above = SmallVec::new();
+        if view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never {
+            above = claims(tree, view.node, request);
         }
-        self.legal(Some(source), stays, Bound::Included(front)).next().map(|(key, _)| key)
+        Self { accounts, fronts, asker, request, view, root: tree.root(view.node), above }
+    }
+
+    /// Whether anybody of another queue may be taken; if `hierarchical`, by the better claim.
+    pub(crate) fn any_elsewhere(&self, tree: &Tree, hierarchical: bool) -> bool {
+        let kinds: &[bool] = if hierarchical { &[true] } else { &[true, false] };
+        kinds.iter().any(|kind| {
+            [false, true].into_iter().any(|stays| self.elsewhere(*kind, stays).next(tree).is_some())
+        })
+    }
+
+    /// Another queue of the tree, as one from which may be taken.
+    fn source(&self, tree: &Tree, queue: QueueId) -> Option<Source> {
+        let view = self.accounts[queue.index()].view.as_ref().filter(|view| view.active)?;
+        let mut below = view.node;
+        while let Some(common) = tree.parent(below) {
+            if let Some((_, hierarchical)) = self.above.iter().find(|(above, _)| *above == common) {
+                return Some(Source { queue, node: view.node, common, hierarchical: *hierarchical });
+            }
+            below = common;
+        }
+        None
+    }
+
+    /// Whether a queue, and every cohort between it and the asker, uses more than its own: otherwise it has nothing to
+    /// give back.
+    fn borrows(&self, tree: &Tree, source: Source) -> bool {
+        let mut node = Some(source.node);
+        while let Some(here) = node.filter(|here| *here != source.common) {
+            if tree.is_within_quota(here, self.request.needing) {
+                return false;
+            }
+            node = tree.parent(here);
+        }
+        true
     }
 
     /// The candidates of one queue, those that stay or those on their way out, in order.
@@ -163,31 +124,67 @@ impl<'l> Candidates<'l> {
         &self,
         source: Option<Source>,
         stays: bool,
-        from: Bound<&HolderKey>,
+        from: Option<&HolderKey>,
     ) -> impl Iterator<Item = (&'l HolderKey, Candidate<'l>)> + use<'l> {
         let queue = source.map_or(self.asker.queue, |source| source.queue);
         let holders = &self.accounts[queue.index()].holders;
         let (asker, request, view) = (self.asker, self.request, self.view);
         let limit = priority_limit(view, asker, source.is_some());
+        let up_to = from.map_or(Bound::Unbounded, Bound::Included);
+        let is_in_reach = move |key: &HolderKey| limit.is_none_or(|limit| key.priority.0 < limit);
         holders
-            .range((from, Bound::Unbounded))
-            .skip_while(move |(key, _)| key.stays != stays)
-            .take_while(move |(key, _)| key.stays == stays && limit.is_none_or(|limit| key.priority < limit))
+            .range((Bound::Unbounded, up_to))
+            .rev()
+            // Those on their way out come first.
+            .skip_while(move |(key, _)| stays && key.leaves)
+            .take_while(move |(key, _)| key.leaves != stays && is_in_reach(key))
             .filter_map(move |(key, holder)| {
                 let right = right(view, asker, request, key, holder, source)?;
-                Some((key, Candidate { holder, queue, right, source }))
+                Some((key, Candidate { holder, queue, right }))
             })
+    }
+
+    /// The candidates of other queues by one kind of claim, those that stay or those on their way out.
+    fn elsewhere(&self, hierarchical: bool, stays: bool) -> Elsewhere<'_, 'l> {
+        let cells =
+            if self.above.iter().any(|(_, kind)| *kind == hierarchical) { self.request.needing } else { &[] };
+        let limit = priority_limit(self.view, self.asker, true);
+        let closed = |cell| Some(Closed::new(self.fronts.of_tree(self.root, cell, stays)?, limit));
+        Elsewhere {
+            candidates: self,
+            hierarchical,
+            stays,
+            closed: cells.iter().copied().filter_map(closed).collect(),
+            seen: if cells.len() > 1 { vec![false; self.accounts.len()] } else { Vec::new() },
+            open: BinaryHeap::new(),
+        }
     }
 
     /// All of them: first who is on the way out, and of both kinds first who may be taken by the better
     /// claim, then who else is of another queue, then the asker's own.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = Candidate<'l>> {
-        [false, true].into_iter().flat_map(move |stays| {
-            let elsewhere = move |hierarchical| Merged::new(self, hierarchical, stays);
-            let own = self.legal(None, stays, Bound::Unbounded).map(|(_, candidate)| candidate);
-            elsewhere(true).chain(elsewhere(false)).chain(own)
-        })
+    pub(crate) fn in_order(&self) -> InOrder<'_, 'l> {
+        InOrder { candidates: self, stage: 0, elsewhere: self.elsewhere(true, false), own: None }
     }
+}
+
+/// Whether the asker has the better claim to what others use below each cohort above it: outside the smallest subtree
+/// whose quota the request fits, it has.
+fn claims(tree: &Tree, node: NodeId, request: Request<'_>) -> SmallVec<[(NodeId, bool); 4]> {
+    let mut above = SmallVec::new();
+    let mut below = node;
+    let amounts = request.amounts.iter();
+    let mut remaining: SmallVec<[(CellId, i128); 4]> =
+        amounts.map(|(cell, amount)| (*cell, i128::from(*amount))).collect();
+    let mut hierarchical = false;
+    while let Some(common) = tree.parent(below) {
+        hierarchical |= remaining.iter().all(|(cell, amount)| !tree.borrows_with(below, *cell, *amount));
+        for (cell, amount) in &mut remaining {
+            *amount = tree.beyond_local(below, *cell, *amount);
+        }
+        above.push((common, hierarchical));
+        below = common;
+    }
+    above
 }
 
 /// Candidates of this priority and above are out of reach, whoever they are; none if nobody is.
@@ -220,7 +217,7 @@ fn right(
         return None;
     }
     let Some(source) = source else {
-        let lower = key.priority < asker.priority;
+        let lower = key.priority.0 < asker.priority;
         return (lower || asker.queued_at < holder.queued_at).then_some(Right::WithinQueue);
     };
     if source.hierarchical {
@@ -228,7 +225,7 @@ fn right(
     }
     Some(match view.preemption.borrow_within_cohort {
         BorrowWithinCohort::LowerPriority { max_priority }
-            if key.priority < asker.priority && max_priority.is_none_or(|most| key.priority <= most) =>
+            if key.priority.0 < asker.priority && max_priority.is_none_or(|most| key.priority.0 <= most) =>
         {
             Right::ReclaimWhileBorrowing
         }
@@ -236,44 +233,144 @@ fn right(
     })
 }
 
-/// The candidates of several queues as one list. A queue's holders are looked at one by one, as they are taken.
-struct Merged<'c, 'l> {
+/// The candidates of other queues as one list. A queue is looked at when its first is the next, and given up when it has
+/// nothing more to give back.
+struct Elsewhere<'c, 'l> {
     candidates: &'c Candidates<'l>,
+    hierarchical: bool,
     stays: bool,
-    fronts: BinaryHeap<Reverse<Front<'l>>>,
+    /// Queues that were not looked at yet, by their first, one list per cell.
+    closed: SmallVec<[Closed<'l>; 2]>,
+    /// The queues that were looked at, where several lists may tell of one.
+    seen: Vec<bool>,
+    /// The next of the queues that were.
+    open: BinaryHeap<Next<'l>>,
 }
 
-/// The next of one queue.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Front<'l> {
-    key: &'l HolderKey,
-    /// Its number among the sources.
-    source: usize,
+/// Queues that were not looked at yet, by their first for one cell.
+struct Closed<'l> {
+    next: Option<&'l (HolderKey, QueueId)>,
+    rest: Rev<btree_set::Iter<'l, (HolderKey, QueueId)>>,
+    /// From this priority on they are out of reach.
+    limit: Option<i32>,
 }
 
-impl<'c, 'l> Merged<'c, 'l> {
-    fn new(candidates: &'c Candidates<'l>, hierarchical: bool, stays: bool) -> Self {
-        let sources = candidates.sources.iter().enumerate();
-        let front = |(source, firsts): (usize, &Firsts<'l>)| {
-            let key = if stays { firsts.staying? } else { firsts.leaving? };
-            (firsts.source.hierarchical == hierarchical).then_some(Reverse(Front { key, source }))
-        };
-        let fronts: Vec<_> = sources.filter_map(front).collect();
-        Self { candidates, stays, fronts: fronts.into() }
+impl<'l> Closed<'l> {
+    fn new(fronts: &'l BTreeSet<(HolderKey, QueueId)>, limit: Option<i32>) -> Self {
+        let mut closed = Self { next: None, rest: fronts.iter().rev(), limit };
+        closed.advance();
+        closed
+    }
+
+    fn advance(&mut self) {
+        let is_in_reach = |key: &HolderKey| self.limit.is_none_or(|limit| key.priority.0 < limit);
+        self.next = self.rest.next().filter(|(key, _)| is_in_reach(key));
     }
 }
 
-impl<'l> Iterator for Merged<'_, 'l> {
-    type Item = Candidate<'l>;
+/// The next of one queue.
+struct Next<'l> {
+    key: &'l HolderKey,
+    source: Source,
+}
 
-    fn next(&mut self) -> Option<Candidate<'l>> {
-        let Reverse(front) = self.fronts.pop()?;
-        let source = self.candidates.sources[front.source].source;
-        let mut rest = self.candidates.legal(Some(source), self.stays, Bound::Included(front.key));
-        let (_, candidate) = rest.next()?;
-        if let Some((key, _)) = rest.next() {
-            self.fronts.push(Reverse(Front { key, source: front.source }));
+impl PartialEq for Next<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Next<'_> {}
+
+impl PartialOrd for Next<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Next<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.cmp(other.key)
+    }
+}
+
+impl<'l> Elsewhere<'_, 'l> {
+    fn next(&mut self, tree: &Tree) -> Option<Candidate<'l>> {
+        loop {
+            self.look_at_next_queues(tree);
+            let Next { key, source } = self.open.pop()?;
+            if !self.candidates.borrows(tree, source) {
+                continue;
+            }
+            let mut rest = self.candidates.legal(Some(source), self.stays, Some(key));
+            let (_, candidate) = rest.next()?;
+            if let Some((key, _)) = rest.next() {
+                self.open.push(Next { key, source });
+            }
+            return Some(candidate);
         }
-        Some(candidate)
+    }
+
+    /// Looks at queues until the next candidate is known.
+    fn look_at_next_queues(&mut self, tree: &Tree) {
+        loop {
+            let Some(closed) = self.closed.iter_mut().max_by_key(|closed| closed.next) else { return };
+            let Some((key, queue)) = closed.next else { return };
+            if self.open.peek().is_some_and(|next| next.key >= key) {
+                return;
+            }
+            closed.advance();
+            let is_news = self.seen.get_mut(queue.index()).is_none_or(|seen| !std::mem::replace(seen, true));
+            if is_news && *queue != self.candidates.asker.queue {
+                self.look_at(tree, *queue, key);
+            }
+        }
+    }
+
+    fn look_at(&mut self, tree: &Tree, queue: QueueId, first: &'l HolderKey) {
+        let source = self.candidates.source(tree, queue);
+        let Some(source) = source.filter(|source| source.hierarchical == self.hierarchical) else { return };
+        if !self.candidates.borrows(tree, source) {
+            return;
+        }
+        let mut legal = self.candidates.legal(Some(source), self.stays, Some(first));
+        if let Some((key, _)) = legal.next() {
+            self.open.push(Next { key, source });
+        }
+    }
+}
+
+type Own<'l> = Box<dyn Iterator<Item = Candidate<'l>> + 'l>;
+
+/// All candidates in order. What comes next depends on what was taken before.
+pub(crate) struct InOrder<'c, 'l> {
+    candidates: &'c Candidates<'l>,
+    stage: u8,
+    elsewhere: Elsewhere<'c, 'l>,
+    own: Option<Own<'l>>,
+}
+
+impl<'l> InOrder<'_, 'l> {
+    pub(crate) fn next(&mut self, tree: &Tree) -> Option<Candidate<'l>> {
+        loop {
+            let stays = self.stage >= 3;
+            let found = match &mut self.own {
+                Some(own) => own.next(),
+                None => self.elsewhere.next(tree),
+            };
+            if found.is_some() {
+                return found;
+            }
+            self.stage += 1;
+            match self.stage {
+                1 | 4 => self.elsewhere = self.candidates.elsewhere(false, stays),
+                2 | 5 => {
+                    let own = self.candidates.legal(None, stays, None).map(|(_, candidate)| candidate);
+                    self.own = Some(Box::new(own));
+                }
+                3 => (self.elsewhere, self.own) = (self.candidates.elsewhere(true, true), None),
+                _ => return None,
+            }
+        }
     }
 }

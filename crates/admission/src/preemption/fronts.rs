@@ -1,31 +1,54 @@
-//! Who of a queue's holders would be preempted first for a cell. Searches ask that of every queue, again and again.
+//! Who of each queue's holders would be preempted first for a cell, in order. Searches ask for that again and again, and
+//! seldom for more than the first few.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::{CellId, QueueId};
+use rustc_hash::FxHashMap;
+
+use crate::ids::{CellId, NodeId, QueueId};
 use crate::ledger::{Account, Holder, HolderKey};
+use crate::tree::Tree;
 
-/// The first holders by cell and queue, as far as they were asked for since the queue's holders last changed.
+/// The first holders of every queue, by cell. What has changed is worked out again when the cell is next asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Fronts {
-    by_cell: Vec<Vec<Option<Front>>>,
+    by_cell: Vec<Row>,
 }
 
-/// The first holders of a cell in one queue, in the order in which they would be preempted.
+/// The first holders of one cell.
+#[derive(Debug, Default)]
+struct Row {
+    /// By queue.
+    fronts: Vec<Front>,
+    /// The queues whose holders have changed since.
+    changed: Vec<QueueId>,
+    /// The fronts of each tree, by its root.
+    order: FxHashMap<NodeId, Order>,
+}
+
+/// The first holders of a cell in one queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Front {
+struct Front {
     /// Of those on their way out.
     leaving: Option<HolderKey>,
     /// Of those that stay.
     staying: Option<HolderKey>,
+    is_changed: bool,
+}
+
+/// The fronts of one tree. The greatest would be preempted first.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Order {
+    leaving: BTreeSet<(HolderKey, QueueId)>,
+    staying: BTreeSet<(HolderKey, QueueId)>,
 }
 
 impl Front {
     fn of(holders: &BTreeMap<HolderKey, Holder>, cell: CellId) -> Self {
         let mut front = Self::default();
         let uses = |holder: &Holder| holder.usage.iter().any(|(used, _)| *used == cell);
-        for (key, _) in holders.iter().filter(|(_, holder)| uses(holder)) {
-            if key.stays {
+        for (key, _) in holders.iter().rev().filter(|(_, holder)| uses(holder)) {
+            if !key.leaves {
                 front.staying = Some(key.clone());
                 break;
             }
@@ -35,62 +58,99 @@ impl Front {
     }
 }
 
-impl Fronts {
-    /// Somebody who uses this has come or gone.
-    pub(crate) fn forget(&mut self, queue: QueueId, usage: &[(CellId, i64)]) {
-        for (cell, _) in usage {
-            let row = self.by_cell.get_mut(cell.index());
-            if let Some(front) = row.and_then(|row| row.get_mut(queue.index())) {
-                *front = None;
-            }
-        }
+impl Order {
+    fn insert(&mut self, queue: QueueId, front: &Front) {
+        self.leaving.extend(front.leaving.clone().map(|key| (key, queue)));
+        self.staying.extend(front.staying.clone().map(|key| (key, queue)));
     }
 
-    /// Works out who of a queue holds these cells first, unless it is known.
-    pub(crate) fn find(&mut self, queue: QueueId, account: &Account, cells: &[CellId]) {
-        for cell in cells {
-            if self.by_cell.len() <= cell.index() {
-                self.by_cell.resize_with(cell.index() + 1, Vec::new);
-            }
-            let row = &mut self.by_cell[cell.index()];
-            if row.len() <= queue.index() {
-                row.resize_with(queue.index() + 1, || None);
-            }
-            row[queue.index()].get_or_insert_with(|| Front::of(&account.holders, *cell));
-        }
-    }
-
-    /// The first holder of any of these cells on its way out, and the first that stays; they were
-    /// [found](Self::find) before.
-    pub(crate) fn get(&self, queue: QueueId, cells: &[CellId]) -> (Option<&HolderKey>, Option<&HolderKey>) {
-        let (mut leaving, mut staying) = (None, None);
-        for cell in cells {
-            let row = self.by_cell.get(cell.index());
-            if let Some(front) = row.and_then(|row| row.get(queue.index())?.as_ref()) {
-                leaving = first_of(leaving, front.leaving.as_ref());
-                staying = first_of(staying, front.staying.as_ref());
-            }
-        }
-        (leaving, staying)
-    }
-
-    /// Checks that nobody else would be first.
-    pub(crate) fn check(&self, accounts: &[Account]) -> Result<(), String> {
-        for (cell, row) in self.by_cell.iter().enumerate() {
-            for (account, front) in accounts.iter().zip(row) {
-                let is_right = |front: &Front| *front == Front::of(&account.holders, CellId::from(cell));
-                if !front.as_ref().is_none_or(is_right) {
-                    return Err("somebody else would be preempted first".into());
-                }
-            }
-        }
-        Ok(())
+    fn remove(&mut self, queue: QueueId, front: Front) {
+        front.leaving.map(|key| self.leaving.remove(&(key, queue)));
+        front.staying.map(|key| self.staying.remove(&(key, queue)));
     }
 }
 
-fn first_of<'k>(one: Option<&'k HolderKey>, other: Option<&'k HolderKey>) -> Option<&'k HolderKey> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+impl Row {
+    fn find(&mut self, cell: CellId, accounts: &[Account], tree: &Tree) {
+        let new = self.fronts.len()..accounts.len();
+        self.changed.extend(new.map(QueueId::from));
+        self.fronts.resize_with(accounts.len(), Front::default);
+        for queue in self.changed.drain(..) {
+            let account = &accounts[queue.index()];
+            let Some(view) = &account.view else { continue };
+            let order = self.order.entry(tree.root(view.node)).or_default();
+            let front = Front::of(&account.holders, cell);
+            order.insert(queue, &front);
+            let before = std::mem::replace(&mut self.fronts[queue.index()], front);
+            order.remove_unless_same(queue, before, &self.fronts[queue.index()]);
+        }
+    }
+}
+
+impl Order {
+    /// What was first before is no more, unless it is again.
+    fn remove_unless_same(&mut self, queue: QueueId, mut before: Front, now: &Front) {
+        before.leaving.take_if(|key| now.leaving.as_ref() == Some(key));
+        before.staying.take_if(|key| now.staying.as_ref() == Some(key));
+        self.remove(queue, before);
+    }
+}
+
+impl Fronts {
+    /// Trees are built anew, and queues may be in others.
+    pub(crate) fn clear(&mut self) {
+        self.by_cell.clear();
+    }
+
+    /// Somebody who uses this has come or gone.
+    pub(crate) fn forget(&mut self, queue: QueueId, usage: &[(CellId, i64)]) {
+        for (cell, _) in usage {
+            let Some(row) = self.by_cell.get_mut(cell.index()) else { continue };
+            if let Some(front) = row.fronts.get_mut(queue.index())
+                && !std::mem::replace(&mut front.is_changed, true)
+            {
+                row.changed.push(queue);
+            }
+        }
+    }
+
+    /// Works out who holds these cells first, where it is not known.
+    pub(crate) fn find(&mut self, cells: &[CellId], accounts: &[Account], tree: &Tree) {
+        for cell in cells {
+            if self.by_cell.len() <= cell.index() {
+                self.by_cell.resize_with(cell.index() + 1, Row::default);
+            }
+            self.by_cell[cell.index()].find(*cell, accounts, tree);
+        }
+    }
+
+    /// The first holders of a cell in the queues of a tree, of those that stay or those on their way out. They were
+    /// [found](Self::find) before.
+    pub(crate) fn of_tree(
+        &self,
+        root: NodeId,
+        cell: CellId,
+        stays: bool,
+    ) -> Option<&BTreeSet<(HolderKey, QueueId)>> {
+        let order = self.by_cell.get(cell.index())?.order.get(&root)?;
+        Some(if stays { &order.staying } else { &order.leaving })
+    }
+
+    /// Checks that nobody else would be first.
+    pub(crate) fn check(&self, accounts: &[Account], tree: &Tree) -> Result<(), String> {
+        for (cell, row) in self.by_cell.iter().enumerate() {
+            let mut expected: FxHashMap<NodeId, Order> = FxHashMap::default();
+            for (index, (account, front)) in accounts.iter().zip(&row.fronts).enumerate() {
+                let Some(view) = &account.view else { continue };
+                expected.entry(tree.root(view.node)).or_default().insert(QueueId::from(index), front);
+                if !front.is_changed && *front != Front::of(&account.holders, CellId::from(cell)) {
+                    return Err("somebody else would be preempted first".into());
+                }
+            }
+            if expected != row.order {
+                return Err("first holders are not in order".into());
+            }
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use gangway_model::queues::ReclaimWithinCohort;
 
 use crate::ids::{CellId, NodeId, QueueId};
 use crate::ledger::Ledger;
-use crate::preemption::candidates::{self, Candidate, Candidates, Right};
+use crate::preemption::candidates::{Candidate, Candidates, Right};
 use crate::preemption::{Asker, Request, Victim};
 use crate::tree::Tree;
 
@@ -19,31 +19,26 @@ pub(crate) struct Found {
 
 /// Who has to leave so that the request fits. The trees are left as they were.
 pub(crate) fn search(ledger: &mut Ledger, asker: Asker<'_>, request: Request<'_>) -> Found {
-    let Ledger { tree, accounts, fronts, queue_of_node, .. } = ledger;
+    let Ledger { tree, accounts, fronts, .. } = ledger;
     let Some(view) = accounts.get(asker.queue.index()).and_then(|account| account.view.as_ref()) else {
         return Found::default();
     };
     if !view.may_preempt() {
         return Found::default();
     }
-    let mut sources = Vec::new();
     if view.preemption.reclaim_within_cohort != ReclaimWithinCohort::Never {
-        let queue_of = |node: NodeId| queue_of_node.get(node.index()).copied().flatten();
-        sources = candidates::sources(tree, view.node, request, queue_of);
+        fronts.find(request.needing, accounts, tree);
     }
-    for source in &sources {
-        fronts.find(source.queue, &accounts[source.queue.index()], request.needing);
-    }
-    let candidates = Candidates::of(accounts, fronts, asker, request, view, sources);
+    let candidates = Candidates::of(accounts, fronts, tree, asker, request, view);
     let node_of = |queue: QueueId| accounts[queue.index()].view.as_ref().map(|view| view.node);
     let under_nominal = || {
         let under = |cell: &CellId| tree.usage(view.node, *cell) < tree.nominal(view.node, *cell);
         request.needing.iter().all(under)
     };
     let may_borrow = view.may_preempt_while_borrowing();
-    let attempts: &[bool] = if !candidates.any_elsewhere() || (!may_borrow && !under_nominal()) {
+    let attempts: &[bool] = if !candidates.any_elsewhere(tree, false) || (!may_borrow && !under_nominal()) {
         &[true]
-    } else if !may_borrow && !candidates.any_hierarchical() {
+    } else if !may_borrow && !candidates.any_elsewhere(tree, true) {
         &[false, true]
     } else {
         &[true, false]
@@ -84,7 +79,8 @@ impl<'l> Attempt<'_, 'l> {
         candidates: &Candidates<'l>,
         node_of: &dyn Fn(QueueId) -> Option<NodeId>,
     ) -> bool {
-        for candidate in candidates.in_order() {
+        let mut in_order = candidates.in_order();
+        while let Some(candidate) = in_order.next(self.tree) {
             if !self.may_take(&candidate) {
                 continue;
             }
@@ -97,21 +93,9 @@ impl<'l> Attempt<'_, 'l> {
         false
     }
 
-    /// Whether a candidate may be taken as things stand: nobody is brought below its own quota, neither
-    /// its queue nor a cohort between it and the asker.
+    /// Whether a candidate that has something to give back may be taken in this attempt.
     fn may_take(&self, candidate: &Candidate<'l>) -> bool {
-        let Some(source) = candidate.source else { return true };
-        if self.borrows && candidate.right == Right::ReclaimWithoutBorrowing {
-            return false;
-        }
-        let mut node = Some(source.node);
-        while let Some(here) = node.filter(|here| *here != source.common) {
-            if self.tree.is_within_quota(here, self.request.needing) {
-                return false;
-            }
-            node = self.tree.parent(here);
-        }
-        true
+        !(self.borrows && candidate.right == Right::ReclaimWithoutBorrowing)
     }
 
     fn fits(&self) -> bool {

@@ -69,7 +69,12 @@ fn samples_are_answered_as_by_the_reference() {
 #[test]
 fn what_the_reference_never_ends_comes_to_rest() {
     for file in shared_files("spec/replay-samples/loops") {
+        let path = file.to_str().expect("a path");
+        let compared = replay(&[path, "--protocol", "reference", "-o", "json"]);
+        let said = String::from_utf8_lossy(&compared.stderr).into_owned();
+        assert!(said.contains("under the reference's rules this does not come to rest"), "{path}: {said}");
         let found = answer(&file, &["-o", "json"]);
+        assert_eq!(serde_json::from_slice::<Value>(&compared.stdout).expect("JSON"), found);
         let name = file.display();
         assert_eq!(found["outcome"], "quiescent", "{name}");
         let mut seen = BTreeSet::new();

@@ -62,7 +62,14 @@ pub fn run(args: &ReplayArgs) -> Outcome {
     for note in &scenario.notes {
         eprintln!("gangway: {note}");
     }
-    let answer = driver::replay(&scenario, rules);
+    let mut answer = driver::replay(&scenario, rules);
+    if answer.outcome == answer::Outcome::CycleLimit && rules != Rules::gangway() {
+        eprintln!(
+            "gangway: under the reference's rules this does not come to rest within {} cycles; below is what Gangway's own rules decide",
+            answer.cycles_run
+        );
+        answer = driver::replay(&scenario, Rules::gangway());
+    }
     match args.output {
         Some(Form::Json) => {
             let text = serde_json::to_string_pretty(&answer)

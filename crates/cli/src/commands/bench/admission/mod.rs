@@ -94,30 +94,45 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The same with ten times as many Workloads; one run of it is long enough.
+fn tenfold(size: Size) -> Size {
+    Size { workloads: size.workloads.saturating_mul(10), at_least: Duration::from_nanos(1), ..size }
+}
+
 fn fit(size: Size) -> Report {
     let memory = Size { queues: size.queues.min(100), workloads: FOR_MEMORY, ..size };
     let bytes = runs::bytes_per_pending(memory);
-    let fitted = runs::fit(size);
+    let (first, later) = runs::fit(size);
+    let (_, tenfold_later) = runs::fit(tenfold(size));
     let rebuilt = runs::rebuild(FOR_REBUILD, size.at_least);
-    let runs_made = fitted.nanos.len().max(1) as f64;
-    let per_run = fitted.decisions as f64 / runs_made;
-    let (wall, cpu) = (rates(&fitted.nanos, per_run), rates(&fitted.cpu_nanos, per_run));
+    let per_run = |measured: &Measured| measured.decisions as f64 / measured.nanos.len().max(1) as f64;
+    let wall = |measured: &Measured| rates(&measured.nanos, per_run(measured));
+    let cpu = |measured: &Measured| rates(&measured.cpu_nanos, per_run(measured));
     let rebuild_input = format!("{FOR_REBUILD} records in 100 queues, from the first event to Synced");
     let json = json!({
         "build": BUILD, "mode": "fit", "queues": size.queues, "workloads": size.workloads, "shapes": size.shapes,
-        "repetitions": fitted.nanos.len(),
-        "admissionsPerSecond": median(wall.clone()),
-        "admissionsPerCpuSecond": median(cpu.clone()),
+        "repetitions": later.nanos.len(),
+        "admissionsPerSecond": median(wall(&later)),
+        "admissionsPerCpuSecond": median(cpu(&later)),
+        "admissionsPerSecondInNewEngine": median(wall(&first)),
+        "admissionsPerCpuSecondOfTenTimesAsMany": median(cpu(&tenfold_later)),
         "bytesPerPendingWorkload": bytes,
-        "cycles": fitted.work.cycles,
-        "evaluations": fitted.work.evaluations,
-        "admissions": fitted.decisions,
+        "cycles": later.work.cycles,
+        "evaluations": later.work.evaluations,
+        "admissions": later.decisions,
         "rebuildSeconds": median(seconds(&rebuilt.nanos)),
         "rebuildCpuSeconds": median(seconds(&rebuilt.cpu_nanos)),
     });
     let figures = vec![
-        Figure::rates("admissions", input(size), fitted.decisions, wall),
-        Figure::rates("admissions, processor time", input(size), fitted.work.evaluations, cpu),
+        Figure::rates("admissions", input(size), later.decisions, wall(&later)),
+        Figure::rates("admissions, processor time", input(size), later.work.evaluations, cpu(&later)),
+        Figure::rates("admissions in a new engine", input(size), first.decisions, wall(&first)),
+        Figure::rates(
+            "ten times as many, processor time",
+            input(tenfold(size)),
+            tenfold_later.work.evaluations,
+            cpu(&tenfold_later),
+        ),
         Figure::single(
             "memory per pending Workload",
             input(memory),
@@ -137,7 +152,8 @@ fn seconds(nanos: &[i64]) -> Vec<f64> {
 
 fn full(size: Size) -> Report {
     let measured = runs::full(size);
-    let input = format!("{}; nothing fits until one of 20 per queue ends", input(size));
+    let tenfold_measured = runs::full(tenfold(size));
+    let input = |size| format!("{}; nothing fits until one of 20 per queue ends", input(size));
     let json = json!({
         "build": BUILD, "mode": "full", "queues": size.queues, "workloads": size.workloads, "shapes": size.shapes,
         "repetitions": measured.nanos.len(),
@@ -146,10 +162,13 @@ fn full(size: Size) -> Report {
         "admissions": measured.decisions,
         "nanosPerFinish": spans_json(&measured.nanos),
         "cpuNanosPerFinish": spans_json(&measured.cpu_nanos),
+        "cpuNanosPerFinishWithTenTimesAsMany": spans_json(&tenfold_measured.cpu_nanos),
     });
+    let spans = |name, size, nanos: &Vec<i64>| Figure::spans(name, input(size), nanos.len(), nanos);
     let figures = vec![
-        Figure::spans("end → decisions", input.clone(), measured.nanos.len(), &measured.nanos),
-        Figure::spans("end → decisions, processor time", input, measured.nanos.len(), &measured.cpu_nanos),
+        spans("end → decisions", size, &measured.nanos),
+        spans("end → decisions, processor time", size, &measured.cpu_nanos),
+        spans("ten times as many, processor time", tenfold(size), &tenfold_measured.cpu_nanos),
     ];
     Report { figures, json }
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use gangway_admission::{Decision, Engine, Event, Work};
-use gangway_model::Timestamp;
 use gangway_model::queues::{PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue};
 use gangway_model::workload::Workload;
+use gangway_model::{Timestamp, Uid};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
@@ -87,9 +87,14 @@ fn waiting(size: Size, number: usize) -> (usize, Shape) {
 }
 
 fn all_pending(size: Size) -> Vec<Workload> {
+    another_pending(size, 0)
+}
+
+/// As many again as there were before, `times` times.
+fn another_pending(size: Size, times: usize) -> Vec<Workload> {
     let make = |number| {
         let (queue, shape) = waiting(size, number);
-        pending(number, queue, shape, 0)
+        pending(number + times * size.workloads, queue, shape, 0)
     };
     (0..size.workloads).map(make).collect()
 }
@@ -110,24 +115,44 @@ fn ample(size: Size) -> Queues {
     }
 }
 
-/// Everything fits: from the first event to the last decision.
-pub fn fit(size: Size) -> Measured {
-    let mut measured = Measured::default();
-    while measured.total() < size.at_least {
+/// Everything fits: from the first event to the last decision. In an engine that has just been made, and in the same one
+/// when all of them have ended and as many others come.
+pub fn fit(size: Size) -> (Measured, Measured) {
+    let (mut first, mut later) = (Measured::default(), Measured::default());
+    while first.total() + later.total() < size.at_least {
         let mut engine = ample(size).engine();
         engine.apply(Event::Synced, START);
         engine.decide(START, usize::MAX);
-        let events: Vec<Event> =
-            all_pending(size).into_iter().map(|w| Event::Workload(Box::new(w))).collect();
-        let before = engine.work();
-        let began = Stopwatch::start();
-        for event in events {
-            engine.apply(event, START);
+        fit_once(&mut engine, size, 0, &mut first);
+        for times in 1..=LATER {
+            fit_once(&mut engine, size, times, &mut later);
         }
-        let decisions = engine.decide(START, usize::MAX);
-        measured.add(began.stop(), &decisions, before, engine.work());
     }
-    measured
+    (first, later)
+}
+
+/// How often as many others come.
+const LATER: usize = 5;
+
+fn fit_once(engine: &mut Engine, size: Size, times: usize, measured: &mut Measured) {
+    let pending = another_pending(size, times);
+    let uids: Vec<Uid> = pending.iter().map(|workload| workload.uid.clone()).collect();
+    let events: Vec<Event> =
+        pending.into_iter().map(|workload| Event::Workload(Box::new(workload))).collect();
+    let before = engine.work();
+    let began = Stopwatch::start();
+    for event in events {
+        engine.apply(event, START);
+    }
+    let decisions = engine.decide(START, usize::MAX);
+    measured.add(began.stop(), &decisions, before, engine.work());
+    land(engine, &decisions, START);
+    for uid in uids {
+        engine.apply(Event::WorkloadGone(uid), START);
+    }
+    let decisions = engine.decide(START, usize::MAX);
+    land(engine, &decisions, START);
+    engine.take_changed_queues();
 }
 
 /// Running Workloads per queue where nothing fits.
