@@ -1,5 +1,7 @@
 //! The Workloads that wait in a ClusterQueue, in order, by shape.
 
+mod lanes;
+
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,8 +10,9 @@ use gangway_model::reasons::PendingReason;
 use gangway_model::{Timestamp, Uid};
 use rustc_hash::FxHashMap;
 
+use self::lanes::{Lane, Order, Told};
+pub(crate) use self::lanes::{LaneKey, Parked};
 use crate::ids::{CellAmounts, CellId, WorkloadId};
-use crate::shapes::ShapeId;
 
 /// A place in a queue. The lower rank goes first, then the earlier timestamp, then the uid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,138 +57,6 @@ pub(crate) trait Places {
             Some(last) if goes_before(last) => members.len(),
             _ => members.partition_point(goes_before),
         }
-    }
-}
-
-/// Who is evaluated together: equal shapes. But, where room is kept, a preemptor for itself, and those who left for
-/// another apart from those who did not: whom they may preempt differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum LaneKey {
-    Shape(ShapeId),
-    LeftFor(ShapeId, WorkloadId),
-    Preemptor(WorkloadId),
-}
-
-/// What was found when the first of a lane was last evaluated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parked {
-    pub(crate) reason: PendingReason,
-    /// Nobody who leaves can help: only other definitions.
-    pub(crate) lasts: bool,
-    /// As long as the queue lacks this, nobody of the lane fits.
-    pub(crate) lacks: Option<(CellId, i64)>,
-    /// What others may not borrow as long as the first of the lane waits for it.
-    pub(crate) claim: Option<Box<CellAmounts>>,
-    /// Who is older and may preempt more is not tried for it either.
-    pub(crate) at_any_age: bool,
-    /// When: how often the queue had been woken.
-    pub(crate) epoch: u64,
-}
-
-impl Parked {
-    pub(crate) fn new(reason: PendingReason) -> Self {
-        Self { reason, lasts: false, lacks: None, claim: None, at_any_age: false, epoch: 0 }
-    }
-}
-
-/// Workloads of one shape.
-#[derive(Debug)]
-struct Lane {
-    key: LaneKey,
-    /// The place of the first.
-    first: QueueKey,
-    /// Those behind it, in order.
-    rest: VecDeque<WorkloadId>,
-    parked: Option<Parked>,
-    /// Why none of them fitted when that was last found: what its members have reported.
-    reported: Option<PendingReason>,
-    /// Why its members wait when they do, and of which definition of the queue.
-    waits_for: Option<(u64, PendingReason)>,
-    /// What was last told of it.
-    told: Option<Told>,
-}
-
-/// What is told of a lane: the same to everybody in it.
-#[derive(Clone, Debug)]
-struct Told {
-    reason: PendingReason,
-    message: Arc<str>,
-    /// As of which bookings; none if nobody knows.
-    bookings: Option<u64>,
-}
-
-impl Lane {
-    fn new(key: LaneKey, first: QueueKey) -> Self {
-        let rest = VecDeque::new();
-        Self { key, first, rest, parked: None, reported: None, waits_for: None, told: None }
-    }
-
-    fn members(&self) -> impl Iterator<Item = WorkloadId> {
-        std::iter::once(self.first.id).chain(self.rest.iter().copied())
-    }
-
-    fn len(&self) -> usize {
-        1 + self.rest.len()
-    }
-
-    /// Its first, if this is its number.
-    fn head(&self, lane: usize) -> Head {
-        Head { id: self.first.id, at: self.first.at, lane }
-    }
-
-    fn is_parked(&self, epoch: u64) -> bool {
-        self.parked.as_ref().is_some_and(|parked| parked.epoch == epoch)
-    }
-
-    /// Whether its first keeps others from borrowing.
-    fn claims(&self) -> bool {
-        self.parked.as_ref().is_some_and(|parked| parked.claim.is_some())
-    }
-
-    /// How many of its members go before `key`.
-    fn count_before(&self, key: &QueueKey, places: &impl Places) -> usize {
-        if *key <= self.first { 0 } else { 1 + places.position(&self.rest, key) }
-    }
-}
-
-/// Lanes in the order of their firsts. Newcomers are usually the last and who leaves is usually the first, so a row of
-/// numbers is moved less than a tree is balanced.
-#[derive(Debug, Default)]
-struct Order(VecDeque<u32>);
-
-impl Order {
-    /// Where the lane whose first is `key` stands or would stand.
-    fn position(&self, lanes: &[Option<Lane>], key: &QueueKey) -> usize {
-        let goes_before = |lane: &u32| lanes[*lane as usize].as_ref().is_some_and(|lane| lane.first < *key);
-        match (self.0.front(), self.0.back()) {
-            (Some(first), _) if !goes_before(first) => 0,
-            (_, Some(last)) if goes_before(last) => self.0.len(),
-            _ => self.0.partition_point(goes_before),
-        }
-    }
-
-    fn at(&self, position: usize) -> Option<usize> {
-        self.0.get(position).map(|lane| *lane as usize)
-    }
-
-    fn first(&self) -> Option<usize> {
-        self.at(0)
-    }
-
-    /// Puts a lane where its first belongs. Says where that is.
-    fn insert(&mut self, lanes: &[Option<Lane>], lane: usize) -> usize {
-        let position = lanes[lane].as_ref().map_or(0, |lane| self.position(lanes, &lane.first));
-        self.0.insert(position, lane as u32);
-        position
-    }
-
-    /// Takes a lane out that still has the first by which it was put in. Says where it was.
-    fn remove(&mut self, lanes: &[Option<Lane>], lane: usize) -> Option<usize> {
-        let position = self.position(lanes, &lanes[lane].as_ref()?.first);
-        (self.at(position) == Some(lane)).then(|| {
-            self.0.remove(position);
-            position
-        })
     }
 }
 
