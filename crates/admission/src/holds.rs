@@ -174,8 +174,14 @@ impl Engine {
     pub(crate) fn watch_preemptor_of(&mut self, victim: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(victim) else { return };
         let preemptor = workload.state.preemptor().and_then(|uid| self.durable.workloads.id(uid));
-        if let Some(preemptor) = preemptor.filter(|id| self.memory.tracks[id.index()].is_preemptor) {
-            self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
+        let Some(preemptor) = preemptor.filter(|id| self.memory.tracks[id.index()].is_preemptor) else {
+            return;
+        };
+        self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
+        // Its queue may have moved to another tree since, in which nobody has left.
+        let queue = self.memory.tracks[preemptor.index()].place.map(|place| place.queue);
+        if let Some(queue) = queue.filter(|_| self.rules.hold && !self.waits_for_victims(preemptor)) {
+            self.wake_queue(queue);
         }
     }
 

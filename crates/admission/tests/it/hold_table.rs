@@ -50,6 +50,29 @@ fn nobody_takes_the_room_that_is_half_free() {
 }
 
 #[test]
+fn a_preemptor_whose_queue_has_left_the_cohort_is_tried_when_its_victims_are_gone() {
+    let policy = PreemptionPolicy {
+        within_cluster_queue: WithinClusterQueue::LowerPriority,
+        reclaim_within_cohort: ReclaimWithinCohort::Any,
+        ..never()
+    };
+    let mut scene = Scene::new(vec![queue("q", 4, policy), queue("other", 0, never())]);
+    scene.submit("q", ranked("low", 2, 0, 0));
+    scene.submit_job("other", ranked("v", 2, 0, 0));
+    scene.run();
+    scene.submit("q", ranked("w", 2, 5, 10));
+    assert_eq!(scene.run(), ["v leaves for w: InCohortReclamation"]);
+    scene.edit_queue("q", |q| {
+        q.cohort = None;
+        q.resource_groups[0].flavors[0].quotas[0].nominal = gangway_model::Amount::new(2);
+    });
+    assert_eq!(scene.run(), NOTHING, "it chose its victims and chooses no others before they have left");
+    scene.stop_job("v");
+    let told = scene.run();
+    assert_eq!(told, ["low leaves for w: InClusterQueue", "w on f"]);
+}
+
+#[test]
 fn nothing_is_admitted_on_the_room_of_one_who_has_yet_to_leave() {
     let mut scene = Scene::new(vec![queue("q", 4, reclaims_any()), queue("other", 0, never())]);
     scene.submit_job("other", ranked("v", 4, 0, 0));
