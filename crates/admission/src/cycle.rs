@@ -313,11 +313,11 @@ impl Engine {
         let scan = self.memory.tracks[head.id.index()].rare.scan.as_ref();
         let scan = scan.filter(|scan| scan.generation == generation);
         let from = scan.map(|scan| scan.progress.next.clone()).unwrap_or_default();
+        let has_hold = self.memory.ledger.hold(queue, head.id).is_some();
+        let taken_off = self.memory.ledger.lift(queue, |id| lifted.contains(&id), has_hold);
+        let on_hold = if has_hold { self.flavors_of_hold(queue, head.id) } else { None };
         let ledger = &mut self.memory.ledger;
-        let has_hold = ledger.hold(queue, head.id).is_some();
-        let taken_off = ledger.lift(queue, |id| lifted.contains(&id), has_hold);
-        let found = flavors_of_hold(ledger, asker, head.id)
-            .unwrap_or_else(|| flavors::choose(ledger, asker, need, &from));
+        let found = on_hold.unwrap_or_else(|| flavors::choose(ledger, asker, need, &from));
         let searched = match found.grade.mode {
             Mode::Fit | Mode::NoFit => search::Found::default(),
             _ => search::search(ledger, asker, Request { amounts: &found.usage, needing: &found.needing }),
@@ -421,12 +421,12 @@ impl Engine {
         let gone: Vec<&Victim> =
             if waits_for_victims { Vec::new() } else { pass.victims.iter().chain(own).collect() };
         book_all(ledger, &gone, -1);
-        let fits = ledger.node(entry.queue).is_some_and(|node| {
-            let usage = entry.evaluation.found.usage.iter();
-            usage.clone().all(|(cell, amount)| i128::from(*amount) <= ledger.tree.available(node, *cell))
-        });
+        let mut fits = ledger.has_room(entry.queue, &entry.evaluation.found.usage);
         book_all(ledger, &gone, 1);
-        ledger.put_back(&lifted);
+        if !fits && has_hold && own.is_empty() {
+            fits = self.has_won_room(entry.queue, id, &entry.evaluation.found.usage);
+        }
+        self.memory.ledger.put_back(&lifted);
         fits
     }
 
@@ -585,12 +585,4 @@ fn book_all(ledger: &mut Ledger, victims: &[&Victim], sign: i64) {
 fn room_at_most(ledger: &Ledger, queue: QueueId, cell: CellId) -> i128 {
     let Some(node) = ledger.node(queue) else { return 0 };
     ledger.tree.room(node, cell) + i128::from(ledger.reserved(queue, cell))
-}
-
-/// What a preemptor gets of the room that is kept for it, if all of it is there.
-fn flavors_of_hold(ledger: &Ledger, asker: Asker<'_>, id: WorkloadId) -> Option<Found> {
-    let kept = ledger.hold(asker.queue, id)?;
-    let (definition, flavors) = kept.flavors.as_ref()?;
-    let is_current = *definition == ledger.account(asker.queue).definition;
-    is_current.then(|| flavors::choose_again(ledger, asker, flavors, &kept.need)).flatten()
 }

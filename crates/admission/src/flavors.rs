@@ -297,23 +297,17 @@ pub(crate) fn severity(reason: PendingReason) -> u8 {
     }
 }
 
-/// What comes of flavors that were chosen before: whether all of it fits now, and how high up it borrows.
+/// What comes of flavors that were chosen before and have room: how high up it borrows.
 pub(crate) fn choose_again(
     ledger: &Ledger,
-    asker: Asker<'_>,
+    queue: QueueId,
     picks: &[u16],
     usage: &CellAmounts,
 ) -> Option<Found> {
-    let node = ledger.node(asker.queue)?;
-    let tree = &ledger.tree;
-    let mut level = 0;
-    for (cell, amount) in usage {
-        let amount = i128::from(*amount);
-        if amount > tree.available(node, *cell) {
-            return None;
-        }
-        level = level.max(tree.level(node, *cell, amount).height);
-    }
+    let node = ledger.node(queue)?;
+    let levels =
+        usage.iter().map(|(cell, amount)| ledger.tree.level(node, *cell, i128::from(*amount)).height);
+    let level = levels.max().unwrap_or(0);
     Some(Found {
         grade: Grade { mode: Mode::Fit, level },
         picks: picks.iter().map(|flavor| Pick { flavor: *flavor, next: 0 }).collect(),

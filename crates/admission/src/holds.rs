@@ -1,13 +1,15 @@
 //! Room that is kept: for a preemptor what it won, for a waiting Workload what is its queue's own.
 
+use std::sync::Arc;
+
 use gangway_model::reasons::{EvictionReason, PendingReason, RequeueReason};
 use gangway_model::workload::{Eviction, State, Workload};
 use gangway_model::{Timestamp, Uid};
 
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
-use crate::flavors::Found;
-use crate::ids::{QueueId, WorkloadId, amount_of};
+use crate::flavors::{self, Found};
+use crate::ids::{CellAmounts, QueueId, WorkloadId, amount_of};
 use crate::ledger::Kept;
 use crate::lifecycle;
 use crate::memory::Sentence;
@@ -115,6 +117,58 @@ impl Engine {
         let place = self.track(id)?.place?;
         let head = self.memory.queues[place.queue.index()].head_of(place.lane, id)?;
         Some((place.queue, head))
+    }
+
+    /// What a preemptor gets of the room that is kept for it, if all of it is there. Its own hold is taken off.
+    pub(crate) fn flavors_of_hold(&mut self, queue: QueueId, id: WorkloadId) -> Option<Found> {
+        let kept = self.memory.ledger.hold(queue, id)?;
+        let (definition, flavors) = kept.flavors.clone()?;
+        let need = kept.need.clone();
+        if definition != self.memory.ledger.account(queue).definition || !self.has_won_room(queue, id, &need)
+        {
+            return None;
+        }
+        flavors::choose_again(&self.memory.ledger, queue, &flavors, &need)
+    }
+
+    /// Whether room that a preemptor has won is free by now. Its own hold is taken off.
+    ///
+    /// What the victims of others still use is booked twice, as used and as kept for those others. They won it on top
+    /// of what was kept before, so it does not count against that; but what is used is not free.
+    pub(crate) fn has_won_room(&mut self, queue: QueueId, id: WorkloadId, need: &CellAmounts) -> bool {
+        if self.memory.ledger.has_room(queue, need) {
+            return true;
+        }
+        let holds = self.memory.ledger.holds_of_others(queue, id);
+        let victims: Vec<(QueueId, Arc<CellAmounts>)> =
+            holds.iter().flat_map(|(_, preemptor, _)| self.still_used_by_victims_of(*preemptor)).collect();
+        if victims.is_empty() {
+            return false;
+        }
+        let ledger = &mut self.memory.ledger;
+        victims.iter().for_each(|(queue, usage)| ledger.book_for_now(*queue, usage, -1));
+        let is_its_own = ledger.has_room(queue, need);
+        victims.iter().for_each(|(queue, usage)| ledger.book_for_now(*queue, usage, 1));
+        holds.iter().for_each(|(queue, _, booked)| ledger.book_for_now(*queue, booked, -1));
+        let is_free = ledger.has_room(queue, need);
+        holds.iter().for_each(|(queue, _, booked)| ledger.book_for_now(*queue, booked, 1));
+        is_its_own && is_free
+    }
+
+    /// What those still use who have to leave for a preemptor.
+    fn still_used_by_victims_of(&self, preemptor: WorkloadId) -> Vec<(QueueId, Arc<CellAmounts>)> {
+        let uid = self.durable.workloads.get(preemptor).map(|workload| &workload.uid);
+        let told = uid.and_then(|uid| self.memory.victims.get(uid)).into_iter().flatten().copied();
+        let leaves = |id: &WorkloadId| {
+            let state = self.durable.workloads.get(*id).map(|workload| &workload.state);
+            state.is_some_and(|state| matches!(state, State::Evicting(..)))
+        };
+        let victims = told.filter(leaves).chain(self.chosen_for(preemptor).filter(|id| !leaves(id)));
+        let usage = |id: WorkloadId| {
+            let counted = self.track(id)?.counted.as_ref()?;
+            Some((counted.cluster?, counted.holds.as_ref()?.usage.clone()))
+        };
+        victims.filter_map(usage).collect()
     }
 
     /// The admission of a preemptor was decided, and nobody knows that it landed: what it had won is kept for it again,

@@ -294,6 +294,26 @@ impl Ledger {
         self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)
     }
 
+    /// The room that is kept in the tree of a queue for other preemptors.
+    pub(crate) fn holds_of_others(
+        &self,
+        queue: QueueId,
+        id: WorkloadId,
+    ) -> Vec<(QueueId, WorkloadId, CellAmounts)> {
+        let holds = |queue: QueueId| self.account(queue).holds.iter().map(move |kept| (queue, kept));
+        let all = self.queues_of_tree(queue).into_iter().flat_map(holds);
+        all.filter(|(_, kept)| kept.id != id)
+            .map(|(queue, kept)| (queue, kept.id, kept.booked.clone()))
+            .collect()
+    }
+
+    /// Whether a queue could use this much more.
+    pub(crate) fn has_room(&self, queue: QueueId, amounts: &[(CellId, i64)]) -> bool {
+        let fits =
+            |node, (cell, amount): &(CellId, i64)| i128::from(*amount) <= self.tree.available(node, *cell);
+        self.node(queue).is_some_and(|node| amounts.iter().all(|amount| fits(node, amount)))
+    }
+
     /// The preemptor started or gave up. What was kept for it comes back.
     pub(crate) fn end_hold(&mut self, queue: QueueId, id: WorkloadId) -> Option<Kept> {
         let holds = &mut self.accounts[queue.index()].holds;

@@ -73,6 +73,32 @@ fn a_preemptor_whose_queue_has_left_the_cohort_is_tried_when_its_victims_are_gon
 }
 
 #[test]
+fn who_won_first_starts_first_though_victims_of_another_have_yet_to_leave() {
+    let policy = PreemptionPolicy {
+        within_cluster_queue: WithinClusterQueue::LowerPriority,
+        reclaim_within_cohort: ReclaimWithinCohort::Any,
+        borrow_within_cohort: BorrowWithinCohort::LowerPriority { max_priority: None },
+    };
+    let queues = vec![queue("q", 2, policy), queue("other", 0, never()), queue("lender", 1, never())];
+    let mut scene = Scene::new(queues);
+    scene.submit_job("q", ranked("low", 1, 0, 0));
+    scene.submit_job("other", ranked("v", 2, 0, 0));
+    scene.run();
+    scene.submit("q", ranked("first", 1, 0, 10));
+    assert_eq!(scene.run(), ["v leaves for first: InCohortReclamation"]);
+    scene.submit("q", ranked("urgent", 2, 5, 20));
+    assert_eq!(
+        scene.run(),
+        ["low leaves for urgent: InClusterQueue"],
+        "it needs the rest of v's room as well"
+    );
+    scene.stop_job("v");
+    assert_eq!(scene.run(), ["first on f"], "what low still uses is not kept from it twice");
+    scene.stop_job("low");
+    assert_eq!(scene.run(), ["urgent on f"]);
+}
+
+#[test]
 fn nothing_is_admitted_on_the_room_of_one_who_has_yet_to_leave() {
     let mut scene = Scene::new(vec![queue("q", 4, reclaims_any()), queue("other", 0, never())]);
     scene.submit_job("other", ranked("v", 4, 0, 0));

@@ -182,8 +182,9 @@ impl Model {
             return Outcome::Skipped { overlaps: true };
         }
         let gone = entry.found.victims.iter().map(|victim| &victim.uid).chain(pass.victims.keys());
+        let has_won = fits_now && self.holds.contains_key(&entry.uid) && has_won_room(&view, entry, pass);
         let room = if fits_now && self.rules.victims_room_waits { view } else { view.without(gone) };
-        if !room.fits(&entry.queue, &entry.assignment.usage) {
+        if !has_won && !room.fits(&entry.queue, &entry.assignment.usage) {
             return Outcome::Skipped { overlaps: false };
         }
         self.counts.taken_over += usize::from(!entry.beats.is_empty());
@@ -360,4 +361,13 @@ impl Model {
             }
         }
     }
+}
+
+/// Whether what was won before this pass is there: what was won since is booked on top of it, together with what the
+/// victims still use, and does not count; but what these use is not free.
+fn has_won_room(view: &Snapshot, entry: &Entry, pass: &PassState) -> bool {
+    let mut free = view.clone();
+    free.booked.retain(|(kind, ..)| !matches!(kind, Booking::Hold(_)));
+    let is_its_own = view.without(pass.victims.keys());
+    [free, is_its_own].iter().all(|room| room.fits(&entry.queue, &entry.assignment.usage))
 }
