@@ -315,7 +315,7 @@ impl Engine {
         let from = scan.map(|scan| scan.progress.next.clone()).unwrap_or_default();
         let has_hold = self.memory.ledger.hold(queue, head.id).is_some();
         let taken_off = self.memory.ledger.lift(queue, |id| lifted.contains(&id), has_hold);
-        let on_hold = if has_hold { self.flavors_of_hold(queue, head.id) } else { None };
+        let on_hold = if has_hold { self.flavors_of_hold(queue, head.id, lifted) } else { None };
         let ledger = &mut self.memory.ledger;
         let found = on_hold.unwrap_or_else(|| flavors::choose(ledger, asker, need, &from));
         let searched = match found.grade.mode {
@@ -424,7 +424,8 @@ impl Engine {
         let mut fits = ledger.has_room(entry.queue, &entry.evaluation.found.usage);
         book_all(ledger, &gone, 1);
         if !fits && has_hold && own.is_empty() {
-            fits = self.has_won_room(entry.queue, id, &entry.evaluation.found.usage);
+            let lifted: Vec<WorkloadId> = entry.beats.iter().copied().chain([id]).collect();
+            fits = self.has_won_room(entry.queue, &lifted, &entry.evaluation.found.usage);
         }
         self.memory.ledger.put_back(&lifted);
         fits

@@ -119,27 +119,33 @@ impl Engine {
         Some((place.queue, head))
     }
 
-    /// What a preemptor gets of the room that is kept for it, if all of it is there. Its own hold is taken off.
-    pub(crate) fn flavors_of_hold(&mut self, queue: QueueId, id: WorkloadId) -> Option<Found> {
+    /// What a preemptor gets of the room that is kept for it, if all of it is there. The holds of `lifted`, its own
+    /// among them, are taken off.
+    pub(crate) fn flavors_of_hold(
+        &mut self,
+        queue: QueueId,
+        id: WorkloadId,
+        lifted: &[WorkloadId],
+    ) -> Option<Found> {
         let kept = self.memory.ledger.hold(queue, id)?;
         let (definition, flavors) = kept.flavors.clone()?;
         let need = kept.need.clone();
-        if definition != self.memory.ledger.account(queue).definition || !self.has_won_room(queue, id, &need)
-        {
+        let is_current = definition == self.memory.ledger.account(queue).definition;
+        if !is_current || !self.has_won_room(queue, lifted, &need) {
             return None;
         }
         flavors::choose_again(&self.memory.ledger, queue, &flavors, &need)
     }
 
-    /// Whether room that a preemptor has won is free by now. Its own hold is taken off.
+    /// Whether room that a preemptor has won is free by now. The holds of `lifted`, its own among them, are taken off.
     ///
     /// What the victims of others still use is booked twice, as used and as kept for those others. They won it on top
     /// of what was kept before, so it does not count against that; but what is used is not free.
-    pub(crate) fn has_won_room(&mut self, queue: QueueId, id: WorkloadId, need: &CellAmounts) -> bool {
+    pub(crate) fn has_won_room(&mut self, queue: QueueId, lifted: &[WorkloadId], need: &CellAmounts) -> bool {
         if self.memory.ledger.has_room(queue, need) {
             return true;
         }
-        let holds = self.memory.ledger.holds_of_others(queue, id);
+        let holds = self.memory.ledger.holds_of_others(queue, lifted);
         let victims: Vec<(QueueId, Arc<CellAmounts>)> =
             holds.iter().flat_map(|(_, preemptor, _)| self.still_used_by_victims_of(*preemptor)).collect();
         if victims.is_empty() {
@@ -174,13 +180,12 @@ impl Engine {
     /// The admission of a preemptor was decided, and nobody knows that it landed: what it had won is kept for it again,
     /// unless what is `known` of it says that it has quota.
     pub(crate) fn win_again(&mut self, id: WorkloadId, decided: &State, known: &State) {
+        let State::Holding(reservation) = decided else { return };
         let track = &mut self.memory.tracks[id.index()];
         let won = if track.rare.is_some() { track.rare.won.take() } else { None };
         if matches!(known, State::Holding(_)) {
             track.is_preemptor = false;
-        } else if let Some(won) = won
-            && let State::Holding(reservation) = decided
-        {
+        } else if let Some(won) = won.filter(|_| track.is_preemptor) {
             let queue = self.queue_id(&reservation.admission.cluster_queue);
             self.memory.ledger.hold_again(queue, *won);
         }
@@ -228,9 +233,16 @@ impl Engine {
     pub(crate) fn watch_preemptor_of(&mut self, victim: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(victim) else { return };
         let preemptor = workload.state.preemptor().and_then(|uid| self.durable.workloads.id(uid));
-        let Some(preemptor) = preemptor.filter(|id| self.memory.tracks[id.index()].is_preemptor) else {
+        if let Some(preemptor) = preemptor {
+            self.watch_preemptor(preemptor);
+        }
+    }
+
+    /// A victim of this Workload has left, or something else about one has changed.
+    pub(crate) fn watch_preemptor(&mut self, preemptor: WorkloadId) {
+        if !self.memory.tracks[preemptor.index()].is_preemptor {
             return;
-        };
+        }
         self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
         // Its queue may have moved to another tree since, in which nobody has left.
         let queue = self.memory.tracks[preemptor.index()].place.map(|place| place.queue);

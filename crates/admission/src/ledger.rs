@@ -294,15 +294,15 @@ impl Ledger {
         self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)
     }
 
-    /// The room that is kept in the tree of a queue for other preemptors.
+    /// The room that is kept in the tree of a queue for other preemptors than these.
     pub(crate) fn holds_of_others(
         &self,
         queue: QueueId,
-        id: WorkloadId,
+        lifted: &[WorkloadId],
     ) -> Vec<(QueueId, WorkloadId, CellAmounts)> {
         let holds = |queue: QueueId| self.account(queue).holds.iter().map(move |kept| (queue, kept));
         let all = self.queues_of_tree(queue).into_iter().flat_map(holds);
-        all.filter(|(_, kept)| kept.id != id)
+        all.filter(|(_, kept)| !lifted.contains(&kept.id))
             .map(|(queue, kept)| (queue, kept.id, kept.booked.clone()))
             .collect()
     }

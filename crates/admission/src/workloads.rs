@@ -161,6 +161,8 @@ impl Engine {
 
     pub(crate) fn on_workload_gone(&mut self, uid: &Uid) {
         let Some(id) = self.durable.workloads.id(uid) else { return };
+        let left_for = self.durable.workloads.get(id).and_then(|workload| workload.state.preemptor());
+        let left_for = left_for.and_then(|uid| self.durable.workloads.id(uid));
         self.leave_quota_behind(id);
         self.give_up(id);
         self.forget_links(id);
@@ -175,6 +177,9 @@ impl Engine {
         self.memory.condemned.remove(&id);
         for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
             self.memory.under_way.remove(write.id);
+        }
+        if let Some(preemptor) = left_for.filter(|preemptor| *preemptor != id) {
+            self.watch_preemptor(preemptor);
         }
     }
 

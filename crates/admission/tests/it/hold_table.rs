@@ -99,6 +99,27 @@ fn who_won_first_starts_first_though_victims_of_another_have_yet_to_leave() {
 }
 
 #[test]
+fn who_may_take_over_does_not_start_on_room_that_is_still_used() {
+    let policy = PreemptionPolicy { within_cluster_queue: WithinClusterQueue::LowerPriority, ..never() };
+    let mut scene = Scene::new(vec![queue("q", 9, policy)]);
+    scene.edit_queue("q", |q| q.cohort = None);
+    for (name, amount, priority) in [("v1", 4, 0), ("v2", 4, 0), ("x", 1, 20)] {
+        scene.submit_job("q", ranked(name, amount, priority, 0));
+    }
+    scene.run();
+    scene.submit("q", ranked("low", 4, 5, 10));
+    assert_eq!(victims_of(&scene.run()).len(), 1);
+    scene.submit("q", ranked("high", 4, 10, 20));
+    assert_eq!(victims_of(&scene.run()).len(), 1);
+    scene.delete("x");
+    assert_eq!(scene.run(), NOTHING, "one cpu is free, the rest is used until v1 and v2 are gone");
+    for victim in ["v1", "v2"] {
+        scene.stop_job(victim);
+    }
+    assert_eq!(scene.run(), ["high on f", "low on f"]);
+}
+
+#[test]
 fn nothing_is_admitted_on_the_room_of_one_who_has_yet_to_leave() {
     let mut scene = Scene::new(vec![queue("q", 4, reclaims_any()), queue("other", 0, never())]);
     scene.submit_job("other", ranked("v", 4, 0, 0));
