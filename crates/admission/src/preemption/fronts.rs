@@ -79,20 +79,11 @@ impl Row {
             let account = &accounts[queue.index()];
             let Some(view) = &account.view else { continue };
             let order = self.order.entry(tree.root(view.node)).or_default();
-            let front = Front::of(&account.holders, cell);
-            order.insert(queue, &front);
-            let before = std::mem::replace(&mut self.fronts[queue.index()], front);
-            order.remove_unless_same(queue, before, &self.fronts[queue.index()]);
+            let front = &mut self.fronts[queue.index()];
+            order.remove(queue, std::mem::take(front));
+            *front = Front::of(&account.holders, cell);
+            order.insert(queue, front);
         }
-    }
-}
-
-impl Order {
-    /// What was first before is no more, unless it is again.
-    fn remove_unless_same(&mut self, queue: QueueId, mut before: Front, now: &Front) {
-        before.leaving.take_if(|key| now.leaving.as_ref() == Some(key));
-        before.staying.take_if(|key| now.staying.as_ref() == Some(key));
-        self.remove(queue, before);
     }
 }
 

@@ -256,18 +256,23 @@ fn the_hold_ends_a_quarter_of_an_hour_after_the_last_victim_left() {
     panic!("the room is kept for ever");
 }
 
-/// The preemptor's admission meets a conflict: somebody wrote a label. The room is still for it.
-#[test]
-fn a_conflict_does_not_end_the_hold() {
+/// The victims are gone, and the preemptor's admission meets a conflict: somebody wrote a label. Another waits for the room.
+fn conflicting(other: &str) -> Scene {
     let mut scene = won(reclaims_any());
-    scene.submit("third", ranked("thief", 4, 5, 0));
+    scene.submit("third", ranked(other, 4, 5, 0));
     scene.stop_job("v1");
     scene.stop_job("v2");
     let admission = decide_until(&mut scene, "w on f");
-    let id = admission.id;
-    assert!(scene.engine.pending_write(id).is_some());
+    assert!(scene.engine.pending_write(admission.id).is_some());
     scene.store.workloads.get_mut("w").expect("it is there").version += 1;
-    scene.engine.apply(Event::Outcome(id, Outcome::Conflict), scene.now);
+    scene.engine.apply(Event::Outcome(admission.id, Outcome::Conflict), scene.now);
+    scene
+}
+
+/// The room is still for the preemptor.
+#[test]
+fn a_conflict_does_not_end_the_hold() {
+    let mut scene = conflicting("thief");
     let meanwhile: Vec<String> = scene.engine.decide(scene.now, 100).iter().filter_map(shown).collect();
     assert_eq!(meanwhile, NOTHING, "nobody takes the room before the new version is seen");
     scene.edit("w", |_| {});
@@ -276,13 +281,7 @@ fn a_conflict_does_not_end_the_hold() {
 
 #[test]
 fn the_hold_ends_when_the_queue_is_stopped_before_a_conflict_is_over() {
-    let mut scene = won(reclaims_any());
-    scene.submit("third", ranked("next", 4, 5, 0));
-    scene.stop_job("v1");
-    scene.stop_job("v2");
-    let admission = decide_until(&mut scene, "w on f");
-    assert!(scene.engine.pending_write(admission.id).is_some());
-    scene.engine.apply(Event::Outcome(admission.id, Outcome::Conflict), scene.now);
+    let mut scene = conflicting("next");
     scene.edit_queue("q", |q| q.stop_policy = StopPolicy::Hold);
     scene.edit("w", |_| {});
     assert_eq!(scene.run(), ["next on f"]);
