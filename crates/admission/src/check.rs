@@ -93,7 +93,7 @@ impl Engine {
             let Some(track) = self.track(id) else {
                 return violation(format!("{} is not tracked", workload.name));
             };
-            let is_pending = matches!(workload.state, State::Pending(_)) && track.rare.decision.is_none();
+            let is_pending = matches!(workload.state, State::Pending(_)) && track.decision.is_none();
             if track.place.is_some() && !is_pending {
                 return violation(format!("{} is queued and has quota", workload.name));
             }
@@ -136,7 +136,7 @@ impl Engine {
         let mut deadlines = 0;
         for (id, workload) in durable.workloads.iter() {
             let track = &memory.tracks[id.index()];
-            for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
+            for write in [&track.decision, &track.rare.report].into_iter().flatten() {
                 writes += 1;
                 if memory.under_way.get(write.id) != Some(id) {
                     return violation(format!("decision {} of {} is not known", write.id.0, workload.name));

@@ -453,9 +453,17 @@ impl Engine {
         let state = lifecycle::admitted(workload, admission.clone(), now);
         self.memory.admissions += 1;
         let won = self.memory.ledger.end_hold(entry.queue, id);
-        let rare = &mut self.memory.tracks[id.index()].rare;
-        (rare.sequence, rare.scan, rare.won) = (Some(self.memory.admissions), None, won.map(Box::new));
-        rare.told = None;
+        if won.as_ref().is_some_and(|won| won.leaves_some_of(&usage)) {
+            self.memory.freed.insert(entry.queue);
+        }
+        let track = &mut self.memory.tracks[id.index()];
+        track.sequence = self.memory.admissions;
+        if let Some(rare) = track.rare.get_mut() {
+            (rare.scan, rare.told) = (None, None);
+        }
+        if won.is_some() {
+            track.rare.won = won.map(Box::new);
+        }
         if self.rules.defects {
             self.memory.ledger.account_mut(entry.queue).generation += 1;
         }

@@ -69,7 +69,7 @@ impl fmt::Display for Decision {
                 write!(f, "admit in {} on {}", admission.cluster_queue, flavors.join(", "))
             }
             Action::Evict(_, Some(preemption)) => {
-                let preemptor = preemption.preemptor.as_ref().map_or("somebody", |uid| uid.as_str());
+                let preemptor = preemption.preemptor.as_ref().map_or("somebody".into(), Uid::to_string);
                 write!(f, "evict: {} for {preemptor}", preemption.reason)
             }
             Action::Evict(reason, None) => write!(f, "evict: {reason}"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
-use gangway_model::workload::Workload;
+use gangway_model::workload::{Impediments, Workload};
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Uid};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -94,13 +94,11 @@ impl Durable {
         if !workload.active {
             return standing(Deactivated, "The Workload is not active; set spec.active to true".into());
         }
-        if let Some(problem) = &workload.invalid {
-            return standing(Misconfigured, problem.to_string());
+        let Impediments { invalid, gates } = workload.impediments.as_deref()?;
+        match invalid {
+            Some(problem) => standing(Misconfigured, problem.clone()),
+            None => standing(AdmissionGated, format!("Waiting for {} to approve", gates.join(", "))),
         }
-        if !workload.gates.is_empty() {
-            return standing(AdmissionGated, format!("Waiting for {} to approve", workload.gates.join(", ")));
-        }
-        None
     }
 
     /// What keeps every Workload of a LocalQueue out, if anything does.

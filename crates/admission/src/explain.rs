@@ -89,7 +89,7 @@ impl Engine {
             flavors: Vec::new(),
             advice: Vec::new(),
         };
-        let decided = self.track(id).and_then(|track| track.rare.decision.as_ref());
+        let decided = self.track(id).and_then(|track| track.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
             State::Finished(finish, _) => {
                 explanation.message = format!("{}: {}", finish.reason, finish.message)

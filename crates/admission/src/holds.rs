@@ -89,7 +89,7 @@ impl Engine {
 
     /// Whether a Workload has quota, or will have when the write under way has landed, and was not told to leave.
     pub(crate) fn is_to_stay(&self, id: WorkloadId) -> bool {
-        let decided = self.track(id).and_then(|track| track.rare.decision.as_ref()).map(|write| &write.state);
+        let decided = self.track(id).and_then(|track| track.decision.as_ref()).map(|write| &write.state);
         let known = self.durable.workloads.get(id).map(|workload| &workload.state);
         [decided, known].into_iter().flatten().any(|state| matches!(state, State::Holding(_)))
     }
@@ -182,7 +182,7 @@ impl Engine {
     pub(crate) fn win_again(&mut self, id: WorkloadId, decided: &State, known: &State) {
         let State::Holding(reservation) = decided else { return };
         let track = &mut self.memory.tracks[id.index()];
-        let won = if track.rare.is_some() { track.rare.won.take() } else { None };
+        let won = track.rare.get_mut().and_then(|rare| rare.won.take());
         if matches!(known, State::Holding(_)) {
             track.is_preemptor = false;
         } else if let Some(won) = won.filter(|_| track.is_preemptor) {

@@ -109,6 +109,13 @@ pub(crate) struct Kept {
     pub(crate) flavors: Option<(u64, Flavors)>,
 }
 
+impl Kept {
+    /// Whether somebody who gets this instead leaves room to others.
+    pub(crate) fn leaves_some_of(&self, instead: &[(CellId, i64)]) -> bool {
+        self.booked.iter().any(|(cell, amount)| amount_of(instead, *cell) < *amount)
+    }
+}
+
 /// Flavors by their place in their group, one per podSet and group.
 pub(crate) type Flavors = SmallVec<[u16; 4]>;
 

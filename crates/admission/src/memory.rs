@@ -143,6 +143,10 @@ pub(crate) struct Track {
     pub(crate) place: Option<Place>,
     /// What it counts as.
     pub(crate) counted: Option<CountedAs>,
+    /// The decision that is being written. Restart: whether it landed is seen in the first list.
+    pub(crate) decision: Option<Box<UnderWay>>,
+    /// Which admission it was, of those that this engine decided; 0 if it was there before.
+    pub(crate) sequence: u64,
     /// What most Workloads have nothing of at most times.
     pub(crate) rare: Seldom,
     /// It chose victims and waits for them. Restart: worked out again.
@@ -156,8 +160,6 @@ pub(crate) struct Track {
 /// What most Workloads have nothing of at most times.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
-    /// The decision that is being written. Restart: whether it landed is seen in the first list.
-    pub(crate) decision: Option<Box<UnderWay>>,
     /// The report that is being written. Restart: written again if it is not there.
     pub(crate) report: Option<Box<UnderWay>>,
     /// A write met a conflict at this version: nothing is decided before a newer one is seen. Restart: the list is newer.
@@ -168,8 +170,6 @@ pub(crate) struct Rare {
     pub(crate) report_refused: Option<Box<Refused>>,
     /// Why its Job can never start. Restart: told again when the start is tried again.
     pub(crate) unstartable: Option<Box<str>>,
-    /// Which admission it was, of those that this engine decided; none if it was there before.
-    pub(crate) sequence: Option<u64>,
     /// Whose preemption it was chosen for and has yet to be told of. Restart: chosen again.
     pub(crate) condemned: Option<Box<Sentence>>,
     /// Where the search for flavors goes on. Restart: it begins with the first.
@@ -185,14 +185,19 @@ pub(crate) struct Rare {
     pub(crate) deadline: Option<Timestamp>,
 }
 
+impl Rare {
+    /// The last refusal of a decision, or of a report.
+    pub(crate) fn refused_mut(&mut self, of_decision: bool) -> &mut Option<Box<Refused>> {
+        if of_decision { &mut self.refused } else { &mut self.report_refused }
+    }
+}
+
 static NOTHING: Rare = Rare {
-    decision: None,
     report: None,
     stale: None,
     refused: None,
     report_refused: None,
     unstartable: None,
-    sequence: None,
     condemned: None,
     scan: None,
     won: None,
@@ -225,6 +230,11 @@ impl Seldom {
         self.0.is_some()
     }
 
+    /// What there is of it.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Rare> {
+        self.0.as_deref_mut()
+    }
+
     /// What was refused may be tried again once its time has come.
     pub(crate) fn end_refusals(&mut self, now: Timestamp) {
         let Some(rare) = &mut self.0 else { return };
@@ -254,13 +264,11 @@ impl Seldom {
             matches!(
                 **rare,
                 Rare {
-                    decision: None,
                     report: None,
                     stale: None,
                     refused: None,
                     report_refused: None,
                     unstartable: None,
-                    sequence: None,
                     condemned: None,
                     scan: None,
                     won: None,
@@ -304,12 +312,12 @@ impl Track {
     /// Whether something may be decided now: no other decision is under way, its object is not known to
     /// have changed, and the API has not just refused.
     pub(crate) fn may_decide(&self) -> bool {
-        self.rare.decision.is_none() && self.rare.stale.is_none() && self.waits_after_refusal().is_none()
+        self.decision.is_none() && self.rare.stale.is_none() && self.waits_after_refusal().is_none()
     }
 
     /// Whether something could be decided if the change of its object were known.
     pub(crate) fn is_only_stale(&self) -> bool {
-        self.rare.decision.is_none() && self.rare.stale.is_some() && self.waits_after_refusal().is_none()
+        self.decision.is_none() && self.rare.stale.is_some() && self.waits_after_refusal().is_none()
     }
 
     /// The refusal after which it waits before it is tried again.

@@ -41,7 +41,7 @@ impl PartialEq for Workloads {
 impl Eq for Workloads {}
 
 fn hash(uid: &Uid) -> u32 {
-    FxBuildHasher.hash_one(uid.as_str()) as u32
+    FxBuildHasher.hash_one(uid) as u32
 }
 
 /// The table takes its places from the low bits of a hash and its marks from the high ones.

@@ -48,7 +48,7 @@ impl Engine {
     fn why_waiting(&self, id: WorkloadId) -> Option<Why<'_>> {
         let workload = self.durable.workloads.get(id)?;
         let track = self.track(id)?;
-        if !matches!(workload.state, State::Pending(_)) || track.rare.decision.is_some() {
+        if !matches!(workload.state, State::Pending(_)) || track.decision.is_some() {
             return None;
         }
         let Some(place) = track.place else {

@@ -175,10 +175,11 @@ impl Engine {
         let track = std::mem::take(&mut self.memory.tracks[id.index()]);
         self.memory.shapes.release(track.shape);
         self.memory.condemned.remove(&id);
-        for write in [&track.rare.decision, &track.rare.report].into_iter().flatten() {
+        for write in [&track.decision, &track.rare.report].into_iter().flatten() {
             self.memory.under_way.remove(write.id);
         }
-        if let Some(preemptor) = left_for.filter(|preemptor| *preemptor != id) {
+        let chosen_for = track.rare.condemned.as_ref().map(|sentence| sentence.preemptor);
+        for preemptor in left_for.into_iter().chain(chosen_for).filter(|preemptor| *preemptor != id) {
             self.watch_preemptor(preemptor);
         }
     }
@@ -263,10 +264,13 @@ impl Engine {
         if !may_run {
             rare.unstartable = None;
         }
-        if !holds && rare.condemned.take().is_some() {
-            self.memory.condemned.remove(&id);
-        }
+        let sentence = if holds { None } else { rare.condemned.take() };
         rare.shrink();
+        if let Some(sentence) = sentence {
+            self.memory.condemned.remove(&id);
+            // It may leave for another reason than its preemptor, who waits for nobody then.
+            self.watch_preemptor(sentence.preemptor);
+        }
     }
 
     /// Notes the first time after `passed` at which something becomes due by itself.
@@ -303,7 +307,7 @@ impl Engine {
     fn place_now(&mut self, id: WorkloadId) -> Option<Place> {
         let State::Pending(_) = &self.durable.workloads.get(id)?.state else { return None };
         let track = &self.memory.tracks[id.index()];
-        if track.rare.decision.is_some() {
+        if track.decision.is_some() {
             return None;
         }
         let outlook = self.outlook(track.local);
@@ -349,7 +353,7 @@ impl Engine {
         let workload = self.durable.workloads.get(id)?;
         let track = self.memory.tracks.get(id.index())?;
         let local = track.local;
-        let decided = track.rare.decision.as_ref().map(|write| &write.state);
+        let decided = track.decision.as_ref().map(|write| &write.state);
         let held = workload.state.reservation().or_else(|| decided.and_then(State::reservation));
         if let Some(reservation) = held {
             let is_admitted = reservation.admitted_at.is_some();
@@ -361,14 +365,14 @@ impl Engine {
                 leaves,
                 priority: Reverse(workload.priority),
                 reserved_at: reservation.reserved_at,
-                sequence: track.rare.sequence.unwrap_or_default(),
+                sequence: track.sequence,
                 uid: Reverse(workload.uid.clone()),
             };
             let admission = reservation.admission.clone();
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
             let known = known.filter(|known| known.admission == admission).map(|known| known.usage.clone());
             let queued_at = queue_order_time(workload);
-            let grant = track.rare.decision.as_ref().and_then(|write| write.grant.clone());
+            let grant = track.decision.as_ref().and_then(|write| write.grant.clone());
             let Grant { queue: cluster, usage } = match (grant, known) {
                 (Some(grant), _) => grant,
                 (None, known) => {

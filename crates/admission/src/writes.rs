@@ -7,7 +7,7 @@ use crate::decision::{Action, Decision, DecisionId, PendingWrite};
 use crate::engine::Engine;
 use crate::event::Outcome;
 use crate::ids::WorkloadId;
-use crate::memory::{Grant, Rare, Refused, UnderWay};
+use crate::memory::{Grant, Refused, UnderWay};
 
 impl Engine {
     /// Makes a decision and books its effect.
@@ -33,7 +33,7 @@ impl Engine {
         let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false, grant });
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
-        let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.rare.decision };
+        let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.decision };
         *slot = Some(write);
         match action {
             Action::ReportWaiting(_) => {}
@@ -55,13 +55,13 @@ impl Engine {
         let report = if is_report { self.report_now(id) } else { None };
         let workload = self.durable.workloads.get(id)?;
         let track = self.memory.tracks.get_mut(id.index())?;
-        if is_report && (report.is_none() || track.rare.decision.is_some()) {
+        if is_report && (report.is_none() || track.decision.is_some()) {
             track.rare.report = None;
             self.memory.under_way.remove(decision);
             self.note_unreported(id);
             return None;
         }
-        let slot = if is_report { &mut track.rare.report } else { &mut track.rare.decision };
+        let slot = if is_report { &mut track.rare.report } else { &mut track.decision };
         let write = slot.as_mut().filter(|write| write.id == decision)?;
         if let Some(state) = report {
             write.state = state;
@@ -87,9 +87,8 @@ impl Engine {
     fn settle(&mut self, id: WorkloadId, decision: DecisionId, outcome: Outcome, now: Timestamp) {
         let Some(workload) = self.durable.workloads.get_mut(id) else { return };
         let track = &mut self.memory.tracks[id.index()];
-        let is_decision = track.rare.decision.as_ref().is_some_and(|write| write.id == decision);
-        let Rare { decision: decided, report, refused, report_refused, stale, .. } = &mut *track.rare;
-        let (slot, refused) = if is_decision { (decided, refused) } else { (report, report_refused) };
+        let is_decision = track.decision.as_ref().is_some_and(|write| write.id == decision);
+        let slot = if is_decision { &mut track.decision } else { &mut track.rare.report };
         // A conflict after an attempt whose end nobody knows may be that attempt, landed: what was decided
         // stays booked until the watch shows what there is.
         let settled_by_watch =
@@ -106,7 +105,9 @@ impl Engine {
         let decided = write.state.clone();
         match outcome {
             Outcome::Landed(version) => {
-                *refused = None;
+                if let Some(rare) = track.rare.get_mut() {
+                    *rare.refused_mut(is_decision) = None;
+                }
                 if version > workload.version {
                     workload.version = version;
                     workload.state = write.state;
@@ -115,10 +116,11 @@ impl Engine {
             Outcome::Unknown => {}
             Outcome::Conflict => {
                 if write.sent_on.is_some_and(|version| version >= workload.version) {
-                    *stale = Some(workload.version);
+                    track.rare.stale = Some(workload.version);
                 }
             }
             Outcome::Rejected(message) => {
+                let refused = track.rare.refused_mut(is_decision);
                 let before = refused.as_ref().map_or(0, |refused| refused.attempts);
                 *refused = Some(Box::new(Refused::again(message, before, now)));
             }
@@ -129,7 +131,9 @@ impl Engine {
         if landed && matches!(decided, State::Holding(_)) {
             // It has what it had won.
             track.is_preemptor = false;
-            track.rare.won = None;
+            if let Some(rare) = track.rare.get_mut() {
+                rare.won = None;
+            }
         } else {
             let known = workload.state.clone();
             self.win_again(id, &decided, &known);
@@ -143,12 +147,9 @@ impl Engine {
         let differs =
             Workload { version: newer.version, generation: newer.generation, ..known.clone() } != *newer;
         let track = &mut self.memory.tracks[id.index()];
-        if !track.rare.is_some() {
-            return;
-        }
+        let report = track.rare.get_mut().map(|rare| &mut rare.report);
         let mut voided = Vec::new();
-        let Rare { decision, report, .. } = &mut *track.rare;
-        for under_way in [decision, report] {
+        for under_way in report.into_iter().chain([&mut track.decision]) {
             let void = under_way.as_ref().is_some_and(|write| match write.sent_on {
                 None => differs,
                 Some(version) => write.unknown && newer.version > version,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::names::Uid;
 use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use crate::time::Timestamp;
+use crate::uid::Uid;
 use crate::workload::{
     Admission, Eviction, Finish, PastEviction, Pending, Preemption, Requeued, Reservation, State, Waiting,
 };

@@ -14,12 +14,14 @@ pub mod reasons;
 mod requests;
 pub mod selector;
 mod time;
+mod uid;
 pub mod workload;
 
 pub use names::{
     AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, NodeName, ObjectName,
-    PODS_RESOURCE, PodSetName, ResourceName, Uid,
+    PODS_RESOURCE, PodSetName, ResourceName,
 };
 pub use quantity::{Amount, Quantity};
 pub use requests::Requests;
 pub use time::{Clock, ManualClock, Timestamp};
+pub use uid::Uid;

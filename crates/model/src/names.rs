@@ -1,4 +1,4 @@
-//! Names and identities. One newtype per kind of name, cheap to clone, ordered as byte strings.
+//! Names. One newtype per kind of name, cheap to clone, ordered as byte strings.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -50,8 +50,6 @@ macro_rules! name {
 }
 
 name! {
-    /// The UID of a Kubernetes object: tells a re-created object from the one before it.
-    Uid;
     /// A ClusterQueue's name.
     ClusterQueueName;
     /// A Cohort's name; the Cohort object need not exist.

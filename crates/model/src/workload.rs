@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::constraints::Constraints;
-use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName, Uid};
+use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName};
 use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use crate::requests::Requests;
 use crate::time::Timestamp;
+use crate::uid::Uid;
 
 /// A group of equal pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +43,8 @@ pub struct Workload {
     pub active: bool,
     /// What it asks for.
     pub pod_sets: Arc<[PodSet]>,
-    /// Admission gates that are still closed.
-    pub gates: Box<[String]>,
-    /// Why its specification cannot be used, if so.
-    pub invalid: Option<Box<str>>,
+    /// What of it keeps it from being queued; hardly any has something of it.
+    pub impediments: Option<Box<Impediments>>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The Job that owns it; without one nobody has pods to stop.
@@ -54,6 +53,22 @@ pub struct Workload {
     pub requeue_at: Option<Timestamp>,
     /// Where it is in its life.
     pub state: State,
+}
+
+/// What of a Workload keeps it from being queued.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Impediments {
+    /// Why its specification cannot be used, if so.
+    pub invalid: Option<String>,
+    /// Admission gates that are still closed.
+    pub gates: Vec<String>,
+}
+
+impl Impediments {
+    /// These, if there are any.
+    pub fn new(invalid: Option<String>, gates: Vec<String>) -> Option<Box<Self>> {
+        (invalid.is_some() || !gates.is_empty()).then(|| Box::new(Self { invalid, gates }))
+    }
 }
 
 impl Workload {

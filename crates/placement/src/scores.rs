@@ -25,10 +25,9 @@ pub(crate) fn best<'n>(shape: &Shape, nodes: &[&'n Node], uid: &Uid, seed: u64) 
             *total += weight * score;
         }
     }
+    let of_pod = uid.with_str(|uid| hash_on(FIRST_HASH ^ seed, uid.bytes().chain([0xff])));
     let ranked = nodes.iter().zip(totals);
-    ranked
-        .max_by_key(|(node, total)| (*total, tie_break(uid, &node.record.name, seed)))
-        .map(|(node, _)| *node)
+    ranked.max_by_key(|(node, total)| (*total, tie_break(of_pod, &node.record.name))).map(|(node, _)| *node)
 }
 
 /// Fewer untolerated PreferNoSchedule taints are better: 100 for the fewest possible (none), 0 for the
@@ -71,15 +70,19 @@ fn free_share(capacity: i64, taken: i128) -> Option<i64> {
     i64::try_from(free * i128::from(BEST) / capacity).ok()
 }
 
-/// FNV-1a with a final mix: the same on every machine and in every version of every crate.
-fn tie_break(uid: &Uid, node: &NodeName, seed: u64) -> u64 {
-    let separated = uid.as_str().bytes().chain([0xff]).chain(node.as_str().bytes());
-    let hash = separated.fold(0xcbf2_9ce4_8422_2325 ^ seed, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+/// Which of equal nodes a pod gets: the same on every machine and in every version of every crate.
+fn tie_break(of_pod: u64, node: &NodeName) -> u64 {
+    let hash = hash_on(of_pod, node.as_str().bytes());
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^ (hash >> 33)
 }
+
+/// FNV-1a, from what was hashed before.
+fn hash_on(before: u64, bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+const FIRST_HASH: u64 = 0xcbf2_9ce4_8422_2325;
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use gangway_admission::{Explanation, Situation, Verdict};
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::Workload;
+use gangway_model::workload::{Impediments, Workload};
 
 use crate::build::*;
 use crate::flavor_table::{cpu_queue, one_queue, run, submit};
@@ -81,8 +81,18 @@ fn every_standing_reason_names_its_object() {
     type Spoil = fn(&mut Workload);
     let table: [(&str, Spoil, PendingReason, &str); 3] = [
         ("inactive", |w| w.active = false, PendingReason::Deactivated, "spec.active"),
-        ("gated", |w| w.gates = Box::new(["budget".into()]), PendingReason::AdmissionGated, "budget"),
-        ("invalid", |w| w.invalid = Some("-1 cpu".into()), PendingReason::Misconfigured, "-1 cpu"),
+        (
+            "gated",
+            |w| w.impediments = Impediments::new(None, vec!["budget".into()]),
+            PendingReason::AdmissionGated,
+            "budget",
+        ),
+        (
+            "invalid",
+            |w| w.impediments = Impediments::new(Some("-1 cpu".into()), Vec::new()),
+            PendingReason::Misconfigured,
+            "-1 cpu",
+        ),
     ];
     for (name, spoil, reason, told) in table {
         let mut world = cpu_queue(1);

@@ -39,7 +39,7 @@ pub fn run(world: &mut World) {
 }
 
 pub fn state<'w>(world: &'w World, uid: &str) -> &'w State {
-    &world.store.workloads[uid].state
+    &world.store.workload(uid).state
 }
 
 pub fn waits_for(world: &World, uid: &str) -> PendingReason {

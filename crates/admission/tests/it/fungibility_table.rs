@@ -246,7 +246,7 @@ fn pods(name: &str, amount: i64) -> PodSet {
 
 /// `podSet=flavor` of an admitted Workload.
 fn flavors(scene: &Scene, uid: &str) -> Vec<String> {
-    let reservation = scene.store.workloads[uid].state.reservation().expect("it has quota");
+    let reservation = scene.store.workload(uid).state.reservation().expect("it has quota");
     let pod_sets = reservation.admission.pod_sets.iter();
     pod_sets
         .flat_map(|set| set.flavors.iter().map(move |(_, flavor)| format!("{}={flavor}", set.name)))

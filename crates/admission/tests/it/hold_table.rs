@@ -3,7 +3,7 @@
 use gangway_admission::{Decision, Event, Outcome, Rules};
 use gangway_model::queues::*;
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::Workload;
+use gangway_model::workload::{Impediments, Workload};
 
 use crate::build::*;
 use crate::preemption_table::*;
@@ -138,7 +138,7 @@ fn the_hold_ends_with_the_preemptor() {
     let table: [(&str, End); 4] = [
         ("deleted", |scene| scene.delete("w")),
         ("deactivated", |scene| scene.edit("w", |w| w.active = false)),
-        ("gated", |scene| scene.edit("w", |w| w.gates = Box::new(["budget".into()]))),
+        ("gated", |scene| scene.edit("w", |w| w.impediments = Impediments::new(None, vec!["budget".into()]))),
         ("its queue is stopped", |scene| scene.edit_queue("q", |q| q.stop_policy = StopPolicy::Hold)),
     ];
     for (case, end) in table {
@@ -264,7 +264,7 @@ fn conflicting(other: &str) -> Scene {
     scene.stop_job("v2");
     let admission = decide_until(&mut scene, "w on f");
     assert!(scene.engine.pending_write(admission.id).is_some());
-    scene.store.workloads.get_mut("w").expect("it is there").version += 1;
+    scene.store.workloads.get_mut(&"w".into()).expect("it is there").version += 1;
     scene.engine.apply(Event::Outcome(admission.id, Outcome::Conflict), scene.now);
     scene
 }
@@ -547,7 +547,7 @@ fn the_hold_ends_with_an_admission_that_is_only_seen() {
         scene.stop_job("v2");
         let admission = decide_until(&mut scene, "w on f");
         let write = scene.engine.pending_write(admission.id).expect("it is to be written");
-        let known = &scene.store.workloads["w"];
+        let known = scene.store.workload("w");
         let stored = Workload { version: known.version + 1, state: write.state, ..known.clone() };
         let seen = Event::Workload(Box::new(stored));
         let unknown = Event::Outcome(admission.id, Outcome::Unknown);
@@ -557,6 +557,38 @@ fn the_hold_ends_with_an_admission_that_is_only_seen() {
         scene.delete("w");
         assert_eq!(scene.run(), ["v1 on f", "v2 on f"]);
     }
+}
+
+#[test]
+fn who_starts_elsewhere_leaves_the_room_that_it_has_won_to_others() {
+    let mut owner = queue("q", 4, reclaims_any());
+    owner.resource_groups = cpu_group(&[("f", quota(4)), ("g", quota(0))]);
+    let mut scene = Scene::new(vec![owner, queue("other", 0, never())]);
+    scene.submit_job("other", ranked("v", 4, 0, 0));
+    scene.run();
+    scene.submit("q", ranked("w", 4, 0, 10));
+    assert_eq!(victims_of(&scene.run()), ["v"]);
+    scene.submit("other", ranked("next", 4, 1, 20));
+    scene.edit_queue("q", |q| q.resource_groups = cpu_group(&[("g", quota(4)), ("f", quota(4))]));
+    scene.stop_job("v");
+    assert_eq!(scene.run(), ["w on g", "next on f"]);
+}
+
+#[test]
+fn a_victim_that_leaves_for_another_reason_is_waited_for_no_longer() {
+    let mut scene = Scene::new(vec![queue("q", 4, reclaims_any()), queue("other", 0, never())]);
+    scene.submit_job("other", ranked("v", 4, 0, 0));
+    let admission = scene.decide(usize::MAX);
+    scene.submit("q", ranked("w", 4, 0, 10));
+    assert_eq!(scene.run(), NOTHING, "v was chosen, and is told when it is admitted");
+    scene.submit("q", ranked("small", 1, 0, 20));
+    scene.edit_queue("other", |q| q.stop_policy = StopPolicy::HoldAndDrain);
+    scene.edit_queue("q", |q| {
+        q.cohort = None;
+        q.resource_groups = cpu_group(&[("f", quota(3))]);
+    });
+    admission.iter().for_each(|decision| scene.land(decision));
+    assert_eq!(scene.run(), ["v leaves: ClusterQueueStopped", "small on f"], "nothing is kept for w");
 }
 
 /// Two preemptors that chose again whenever the other did would never come to an end.
@@ -606,8 +638,8 @@ fn without_the_hold_the_freed_room_may_go_to_another() {
 #[test]
 fn the_decision_and_the_object_tell_for_whom() {
     let mut scene = won(reclaims_any());
-    let victim: &Workload = &scene.store.workloads["v1"];
-    assert_eq!(victim.state.preemptor().map(|uid| uid.as_str()), Some("w"));
+    let victim: &Workload = scene.store.workload("v1");
+    assert_eq!(victim.state.preemptor(), Some(&"w".into()));
     assert!(scene.is_leaving("v1"));
     scene.stop_job("v1");
     scene.stop_job("v2");

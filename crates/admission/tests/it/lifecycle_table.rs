@@ -21,12 +21,12 @@ fn running() -> World {
     submit(&mut world, Workload { owner: Some(job()), ..cpu_workload("w", 1) });
     run(&mut world);
     assert!(state(&world, "w").may_run());
-    assert!(!world.store.jobs["job"].stopped, "the Job follows");
+    assert!(!world.store.jobs[&"job".into()].stopped, "the Job follows");
     world
 }
 
 fn edit(world: &mut World, change: impl Fn(&mut Workload)) {
-    let mut workload = world.store.workloads["w"].clone();
+    let mut workload = world.store.workload("w").clone();
     change(&mut workload);
     submit(world, workload);
 }

@@ -4,7 +4,7 @@ use gangway_admission::{Event, JobEnd, JobFacts};
 use gangway_model::queues::{ClusterQueue, Flavor, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::{EvictionReason, RequeueReason};
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
-use gangway_model::workload::{Eviction, Pending, PodSet, Requeued, State, Workload};
+use gangway_model::workload::{Eviction, Impediments, Pending, PodSet, Requeued, State, Workload};
 use gangway_model::{Amount, ObjectName, Uid};
 use proptest::prelude::*;
 
@@ -165,7 +165,7 @@ impl Operation {
             Self::SetPriority(pick, priority) => change(world, pick, |w| w.priority = priority),
             Self::SetGate(pick, closed) => {
                 change(world, pick, |w| {
-                    w.gates = if closed { Box::new(["budget".into()]) } else { Box::default() }
+                    w.impediments = if closed { Impediments::new(None, vec!["budget".into()]) } else { None }
                 });
             }
             Self::Reshape(pick, shape) => change(world, pick, |w| {

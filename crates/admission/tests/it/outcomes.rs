@@ -98,7 +98,7 @@ fn our_own_later_write_ends_a_conflict_too() {
     assert_eq!(admits(&mut world), ["ns/w"]);
     let admit = world.in_flight.pop_front().expect("decided").id;
     let write = world.engine.pending_write(admit).expect("it stands");
-    let version = world.put(Workload { state: write.state, ..world.store.workloads["w"].clone() });
+    let version = world.put(Workload { state: write.state, ..world.store.workload("w").clone() });
     world.engine.apply(Event::Outcome(report, Outcome::Conflict), world.now);
     world.engine.apply(Event::Outcome(admit, Outcome::Landed(version)), world.now);
     world.deliver_all();
@@ -146,7 +146,7 @@ fn a_conflict_whose_cause_is_known_already_is_tried_again_at_once() {
     let mut world = decided();
     let id = world.in_flight[0].id;
     world.engine.pending_write(id).expect("it stands");
-    let changed = Workload { generation: 2, ..world.store.workloads["w"].clone() };
+    let changed = Workload { generation: 2, ..world.store.workload("w").clone() };
     submit(&mut world, changed);
     world.engine.apply(Event::Outcome(id, Outcome::Conflict), world.now);
     world.in_flight.clear();
@@ -167,7 +167,7 @@ fn what_nobody_knows_the_end_of_stays_assumed_until_the_watch_speaks() {
     }
     let mut world = decided();
     world.execute(0, Fate::UnknownLost);
-    let changed = Workload { priority: -1, ..world.store.workloads["w"].clone() };
+    let changed = Workload { priority: -1, ..world.store.workload("w").clone() };
     submit(&mut world, changed);
     assert_eq!(admits(&mut world), ["ns/next"], "the watch shows that it was lost");
 }
@@ -222,7 +222,7 @@ fn a_refusal_is_forgotten_when_the_workload_asks_for_something_else() {
     submit(&mut world, cpu_workload("w", 1));
     assert_eq!(admits(&mut world), ["ns/w"]);
     world.execute(0, Fate::Refused);
-    let mended = Workload { priority: 3, ..world.store.workloads["w"].clone() };
+    let mended = Workload { priority: 3, ..world.store.workload("w").clone() };
     submit(&mut world, mended);
     assert_eq!(admits(&mut world), ["ns/w"]);
 }
@@ -262,7 +262,7 @@ fn a_report_is_void_once_something_was_decided() {
 #[test]
 fn a_decision_that_was_overtaken_before_it_was_sent_is_void() {
     let mut world = decided();
-    let inactive = Workload { active: false, ..world.store.workloads["w"].clone() };
+    let inactive = Workload { active: false, ..world.store.workload("w").clone() };
     submit(&mut world, inactive);
     let decision = world.in_flight[0].id;
     assert!(world.engine.pending_write(decision).is_none());
@@ -272,7 +272,7 @@ fn a_decision_that_was_overtaken_before_it_was_sent_is_void() {
 #[test]
 fn an_old_event_after_our_own_write_is_ignored() {
     let mut world = decided();
-    let old = world.store.workloads["w"].clone();
+    let old = world.store.workload("w").clone();
     world.execute(0, Fate::Lands);
     world.engine.apply(Event::Workload(Box::new(old)), world.now);
     crate::invariants::check(&world);

@@ -129,6 +129,14 @@ fn report(failures: &BTreeMap<u64, String>) -> String {
     text
 }
 
+/// Traces that failed once: room that a preemptor left, and victims that it no longer waited for, woke nobody.
+#[test]
+fn what_failed_once_does_not_again() {
+    for seed in [73_032, 89_163] {
+        play(&Trace::random(seed));
+    }
+}
+
 #[test]
 fn at_rest_nobody_is_forgotten_and_a_restart_admits_nobody() {
     let (first, count) = (number_from("GANGWAY_SEED", 1), number_from("GANGWAY_SCENARIOS", 300));

@@ -117,7 +117,7 @@ fn a_restart_finds_the_same_reserves_in_a_strict_queue() {
     scene.run();
     scene.submit("other", ranked("borrower", 1, 5, 3));
     scene.run();
-    let before: Vec<String> = scene.running().into_iter().map(str::to_owned).collect();
+    let before = scene.running();
     scene.restart();
     scene.run();
     assert_eq!(scene.running(), before);

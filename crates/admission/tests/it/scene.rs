@@ -9,7 +9,7 @@ use gangway_admission::{Action, Decision, Engine, Event, JobFacts, Outcome, Rule
 use gangway_model::queues::{ClusterQueue, Cohort};
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{State, Workload};
-use gangway_model::{ClusterQueueName, FlavorName, Timestamp};
+use gangway_model::{ClusterQueueName, FlavorName, Timestamp, Uid};
 
 use crate::build::*;
 use crate::store::Store;
@@ -87,7 +87,7 @@ impl Scene {
 
     /// Somebody changes a Workload.
     pub fn edit(&mut self, uid: &str, edit: impl FnOnce(&mut Workload)) {
-        let mut workload = self.store.workloads[uid].clone();
+        let mut workload = self.store.workload(uid).clone();
         edit(&mut workload);
         workload.version += 1;
         workload.generation += 1;
@@ -173,18 +173,18 @@ impl Scene {
     }
 
     /// Who may run, by uid.
-    pub fn running(&self) -> Vec<&str> {
+    pub fn running(&self) -> Vec<String> {
         let may_run = self.store.workloads.values().filter(|workload| workload.state.may_run());
-        may_run.map(|workload| workload.uid.as_str()).collect()
+        may_run.map(|workload| workload.uid.to_string()).collect()
     }
 
     pub fn runs(&self, uid: &str) -> bool {
-        self.store.workloads[uid].state.may_run()
+        self.store.workload(uid).state.may_run()
     }
 
     /// Why a Workload waits, as its object says.
     pub fn waits_for(&self, uid: &str) -> (PendingReason, &str) {
-        match &self.store.workloads[uid].state {
+        match &self.store.workload(uid).state {
             State::Pending(pending) => {
                 let waiting = pending.waiting.as_ref().expect("it says why it waits");
                 (waiting.reason, &waiting.message)
@@ -194,7 +194,7 @@ impl Scene {
     }
 
     pub fn is_leaving(&self, uid: &str) -> bool {
-        matches!(self.store.workloads[uid].state, State::Evicting(..))
+        matches!(self.store.workload(uid).state, State::Evicting(..))
     }
 
     /// How much of its flavors a queue could use now, up to `most`: the largest Workload that is admitted.
@@ -204,7 +204,7 @@ impl Scene {
             let probe = Workload { queue: queue.into(), ..ranked("probe", *amount, i32::MAX, 0) };
             engine.apply(Event::Workload(Box::new(probe)), self.now);
             let decisions = engine.decide(self.now, usize::MAX);
-            decisions.iter().any(|d| d.uid.as_str() == "probe" && matches!(d.action, Action::Admit(_)))
+            decisions.iter().any(|d| d.uid == "probe" && matches!(d.action, Action::Admit(_)))
         };
         (1..=most).rev().find(admits).unwrap_or(0)
     }
@@ -226,7 +226,7 @@ pub fn shown(decision: &Decision) -> Option<String> {
             Some(format!("{uid} on {}", flavors.join(", ")))
         }
         Action::Evict(_, Some(preemption)) => {
-            let preemptor = preemption.preemptor.as_ref().map_or("nobody", |preemptor| preemptor.as_str());
+            let preemptor = preemption.preemptor.as_ref().map_or("nobody".into(), Uid::to_string);
             Some(format!("{uid} leaves for {preemptor}: {}", preemption.reason))
         }
         Action::Evict(reason, None) => Some(format!("{uid} leaves: {reason}")),

@@ -29,8 +29,7 @@ pub fn waits_in<'s>(store: &'s Store, workload: &Workload) -> Option<&'s Cluster
     let State::Pending(pending) = &workload.state else { return None };
     let may_be_queued = workload.active
         && !workload.deleting
-        && workload.gates.is_empty()
-        && workload.invalid.is_none()
+        && workload.impediments.is_none()
         && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible);
     let runs_or_will = match &workload.owner {
         Some(owner) => store.jobs.get(owner).is_some_and(|job| job.end.is_none()),

@@ -26,6 +26,11 @@ pub struct Store {
 pub type Cell = (ClusterQueueName, FlavorName, ResourceName);
 
 impl Store {
+    /// A Workload that is known to be there.
+    pub fn workload(&self, uid: &str) -> &Workload {
+        &self.workloads[&uid.into()]
+    }
+
     /// What an event says, applied to the objects. Older versions say nothing.
     pub fn take_in(&mut self, event: &Event) {
         match event {

@@ -609,7 +609,7 @@ fn trap_44_one_eviction_that_fails_does_not_stop_the_others() {
     scene.submit("q", ranked("w", 4, 0, 10));
     let evictions = scene.decide(usize::MAX);
     let (failing, landing): (Vec<&Decision>, Vec<&Decision>) =
-        evictions.iter().partition(|decision| decision.uid.as_str() == "v1");
+        evictions.iter().partition(|decision| decision.uid == "v1");
     assert!(scene.engine.pending_write(failing[0].id).is_some());
     scene.engine.apply(Event::Outcome(failing[0].id, Outcome::Rejected("no".into())), scene.now);
     landing.into_iter().for_each(|decision| scene.land(decision));
@@ -639,7 +639,7 @@ fn trap_67_a_reason_is_written_once() {
     scene.submit("q", ranked("runs", 4, 0, 0));
     scene.submit("q", ranked("w", 4, 0, 1));
     scene.run();
-    let version = scene.store.workloads["w"].version;
+    let version = scene.store.workload("w").version;
     for index in 0..5 {
         scene.submit("q", ranked(&format!("x{index}"), 1, -1, 2));
         scene.run();
@@ -647,7 +647,7 @@ fn trap_67_a_reason_is_written_once() {
         scene.delete(&format!("x{index}"));
         scene.run();
     }
-    assert_eq!(scene.store.workloads["w"].version, version);
+    assert_eq!(scene.store.workload("w").version, version);
     assert!(
         scene.decide(usize::MAX).iter().all(|decision| !matches!(decision.action, Action::ReportWaiting(_)))
     );

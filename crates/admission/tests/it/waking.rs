@@ -32,7 +32,7 @@ fn what_exceeds_the_quota_is_not_tried_again_until_the_quota_changes() {
     world.delete(&"small".into());
     run(&mut world);
     assert_eq!(evaluations(&world), before, "free quota does not help it");
-    let touched = world.store.workloads["large"].clone();
+    let touched = world.store.workload("large").clone();
     submit(&mut world, touched);
     world.administer(Event::Namespace(namespace("ns", &[("colour", "green")])));
     run(&mut world);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gangway_model::Timestamp;
 use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::quantity::to_quantity_text;
 use gangway_model::queues::{FlavorUsage, QueueCounts};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
 use gangway_model::workload::{Admission, Assignment, State};
+use gangway_model::{Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Map, Value, json};
 
@@ -50,8 +50,8 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
         }
     }
     let written = current.and_then(|status| status.preemptor.as_deref());
-    let preemptor = state.preemptor().map(|uid| uid.as_str());
-    if preemptor != written {
+    let preemptor = state.preemptor().map(Uid::to_string);
+    if preemptor.as_deref() != written {
         status.insert("preemptor".to_owned(), json!(preemptor));
     }
     Value::Object(status)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gangway_model::conditions::{Condition, ConditionType, read};
 use gangway_model::constraints::Constraints;
-use gangway_model::workload::{Admission, Assignment, PodSet, Workload};
+use gangway_model::workload::{Admission, Assignment, Impediments, PodSet, Workload};
 use gangway_model::{ObjectName, Quantity, Requests, Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::ResourceExt;
@@ -57,8 +57,7 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         priority: object.spec.priority.unwrap_or(0),
         active: object.spec.active.unwrap_or(true),
         pod_sets: pod_sets.into(),
-        gates: gates(object).into(),
-        invalid: invalid.map(Into::into),
+        impediments: Impediments::new(invalid, gates(object)),
         deleting: object.metadata.deletion_timestamp.is_some(),
         owner: owner(object),
         requeue_at: status

@@ -196,7 +196,8 @@ fn a_template_that_is_none_makes_the_workload_invalid() {
     ] {
         let spec = json!({"podSets": [{"name": "main", "count": -1, "template": template}]});
         let read = workload(&object("Workload", "w", json!({"spec": spec})), &ResourceRules::default());
-        assert!(read.record.invalid.unwrap().contains("spec.podSets[0].template"));
+        let problem = read.record.impediments.and_then(|impediments| impediments.invalid);
+        assert!(problem.unwrap().contains("spec.podSets[0].template"));
         assert_eq!(read.record.pod_sets[0].count, 0);
     }
 }

@@ -129,7 +129,8 @@ impl Bindings {
 
     /// The pod was read after a binding whose end was not seen or that met a conflict.
     fn after_reading(&self, flight: &Flight, observed: Option<Box<Pod>>) -> Report {
-        let same = observed.filter(|pod| pod.metadata.uid.as_deref() == Some(flight.pod.uid.as_str()));
+        let same =
+            observed.filter(|pod| pod.metadata.uid.as_deref().is_some_and(|uid| flight.pod.uid == uid));
         let node = same.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
         let outcome = match node {
             Some(node) if node == flight.node.as_str() => {

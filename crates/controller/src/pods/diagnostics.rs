@@ -200,7 +200,7 @@ fn render(
     let mut conditions: Vec<_> = seen.conditions.iter().filter(|c| c.type_ != TYPE).collect();
     conditions.push(&condition);
     Some(json!({
-        "metadata": {"uid": note.pod.uid.as_str(), "resourceVersion": seen.version},
+        "metadata": {"uid": note.pod.uid.to_string(), "resourceVersion": seen.version},
         "status": {"conditions": conditions},
     }))
 }

@@ -102,7 +102,7 @@ impl Snapshot {
         }
         let owner: Uid = uid_of(job);
         let is_owned = |workload: &&Workload| {
-            workload.owner_references().iter().any(|reference| reference.uid == owner.as_str())
+            workload.owner_references().iter().any(|reference| owner == reference.uid.as_str())
         };
         let explanation =
             self.workloads.iter().find(is_owned).and_then(|workload| self.engine.explain(&uid_of(workload)));

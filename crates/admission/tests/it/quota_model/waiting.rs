@@ -92,8 +92,7 @@ impl Model {
     fn queue_for(&self, workload: &Workload) -> Option<ClusterQueueName> {
         let local = self.local_queue(workload)?;
         let open = local.stop_policy == StopPolicy::None && !local.deleting;
-        let ready =
-            workload.active && workload.gates.is_empty() && workload.invalid.is_none() && !workload.deleting;
+        let ready = workload.active && workload.impediments.is_none() && !workload.deleting;
         (open && ready && self.cluster_queues.contains_key(&local.cluster_queue))
             .then(|| local.cluster_queue.clone())
     }

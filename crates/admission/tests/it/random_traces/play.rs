@@ -147,7 +147,7 @@ impl Player {
         let count = self.scene.store.workloads.len().max(1);
         let uid = self.scene.store.workloads.keys().nth(index % count).cloned();
         if let Some(uid) = uid {
-            act(&mut self.scene, uid.as_str());
+            act(&mut self.scene, &uid.to_string());
         }
     }
 

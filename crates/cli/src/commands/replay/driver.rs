@@ -151,7 +151,7 @@ impl<'s> Driver<'s> {
     }
 
     /// The names of those that were tried and set aside. Nobody is in a strict queue.
-    fn set_aside(&self) -> BTreeSet<&'s str> {
+    fn set_aside(&self) -> BTreeSet<&'s Uid> {
         let arrivals = self.scenario.arrivals.iter().filter(|arrival| arrival.round <= self.round);
         let waits = |workload: &&Workload| {
             let Some(explanation) = self.engine.explain(&workload.uid) else { return false };
@@ -159,11 +159,7 @@ impl<'s> Driver<'s> {
             explanation.situation != untried
                 && !explanation.cluster_queue.is_some_and(|name| self.is_strict(&name))
         };
-        arrivals
-            .map(|arrival| &arrival.workload)
-            .filter(waits)
-            .map(|workload| workload.uid.as_str())
-            .collect()
+        arrivals.map(|arrival| &arrival.workload).filter(waits).map(|workload| &workload.uid).collect()
     }
 
     fn is_strict(&self, name: &ClusterQueueName) -> bool {

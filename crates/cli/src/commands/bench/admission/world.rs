@@ -140,8 +140,7 @@ pub fn pending(number: usize, queue: usize, shape: Shape, priority: i32) -> Work
             constraints: Arc::default(),
         }]
         .into(),
-        gates: Box::default(),
-        invalid: None,
+        impediments: None,
         deleting: false,
         owner: None,
         requeue_at: None,
