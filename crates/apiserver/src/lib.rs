@@ -4,6 +4,7 @@
 //! socket, [`ApiServer::serve`] puts the same service on a loopback port with TLS and a token.
 
 mod builtins;
+mod changes;
 pub mod controllers;
 
 mod counts;
@@ -22,6 +23,7 @@ mod serve;
 mod service;
 mod store;
 
+pub use changes::{ChangeKind, Committed};
 pub use counts::RequestKey;
 pub use intercept::{CreateRequest, Interceptor, ReadView, Rejection};
 pub use serve::{ServeError, ServeOptions, Serving};

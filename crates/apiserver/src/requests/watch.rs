@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
-use tokio::sync::watch::Receiver;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Answer, Target};
@@ -20,7 +21,7 @@ use crate::query::Query;
 use crate::registry::{Resource, Version};
 use crate::selectors::Selector;
 use crate::service::Inner;
-use crate::store::{Change, ChangeKind, Key, LogRead, Stored};
+use crate::store::{Change, ChangeKind, Doorbell, Key, LogRead, Stored};
 
 /// Changes that one frame carries at most.
 const FRAME_CHANGES: usize = 1024;
@@ -43,7 +44,7 @@ struct Watch {
     version_index: usize,
     namespace: Option<String>,
     selector: Selector,
-    doorbell: Receiver<u64>,
+    doorbell: Doorbell,
     /// Changes up to this version have been delivered.
     cursor: u64,
     initial: Option<Initial>,
@@ -113,6 +114,7 @@ impl Watch {
 
     /// Waits for something to tell; `None` when the watch is over.
     async fn next_frame(&mut self) -> Option<Bytes> {
+        let doorbell = self.doorbell.clone();
         loop {
             if self.ended {
                 return None;
@@ -120,7 +122,9 @@ impl Watch {
             if let Some(frame) = self.initial_frame() {
                 return Some(frame);
             }
-            self.doorbell.borrow_and_update();
+            // Before anything is read, so that no change falls between reading and waiting.
+            let mut ring = pin!(doorbell.notified());
+            ring.as_mut().enable();
             match self.server.store.changes(self.resource.table, self.cursor, FRAME_CHANGES) {
                 LogRead::Changes(changes) => {
                     let frame = self.render(&changes);
@@ -133,14 +137,14 @@ impl Watch {
                 LogRead::TooOld => return Some(self.expired()),
                 LogRead::NoTable => return None,
             }
-            if let Some(frame) = self.wait().await {
+            if let Some(frame) = self.wait(ring).await {
                 return Some(frame);
             }
         }
     }
 
     /// Sleeps until a change, the end, or a bookmark that is due.
-    async fn wait(&mut self) -> Option<Bytes> {
+    async fn wait(&mut self, ring: Pin<&mut Notified<'_>>) -> Option<Bytes> {
         let deadline = match (self.ends_at, self.bookmarks) {
             (Some(end), true) => Some(end.min(self.next_bookmark)),
             (None, true) => Some(self.next_bookmark),
@@ -154,10 +158,7 @@ impl Watch {
         };
         tokio::select! {
             biased;
-            rung = self.doorbell.changed() => {
-                self.ended = rung.is_err();
-                None
-            }
+            () = ring => None,
             () = due => {
                 let now = Instant::now();
                 self.ended = self.ends_at.is_some_and(|end| end <= now);

@@ -11,11 +11,11 @@ mod table;
 use std::collections::BTreeMap;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 pub(crate) use object::{Body, Header, Stored, WirePrefix};
+pub use table::ChangeKind;
 use table::Table;
-pub(crate) use table::{Change, ChangeKind, Key, LogRead, Page, TableId};
+pub(crate) use table::{Change, Doorbell, Key, LogRead, Page, TableId};
 
 use std::sync::Arc;
 
@@ -88,8 +88,7 @@ impl Store {
         let mut state = self.state.write();
         let id = TableId(state.next_table);
         state.next_table += 1;
-        let version = state.version;
-        state.tables.insert(id, Table::new(version));
+        state.tables.insert(id, Table::new());
         id
     }
 
@@ -134,9 +133,23 @@ impl Store {
         self.state.read().tables.get(&table).map_or(0, |table| table.count(namespace))
     }
 
-    /// A bell that rings at every change of the table. Take it before reading.
-    pub(crate) fn doorbell(&self, table: TableId) -> Option<watch::Receiver<u64>> {
+    /// A bell that rings at every change of the table. Listen before reading.
+    pub(crate) fn doorbell(&self, table: TableId) -> Option<Doorbell> {
         Some(self.state.read().tables.get(&table)?.doorbell())
+    }
+
+    /// The changes of all tables after version `after` that are still in their logs, in order.
+    pub(crate) fn all_changes(&self, after: u64) -> Vec<(TableId, Arc<Change>)> {
+        let state = self.state.read();
+        let of_table = |(id, table): (&TableId, &Table)| -> Vec<(TableId, Arc<Change>)> {
+            match table.changes(after, usize::MAX, state.version) {
+                LogRead::Changes(changes) => changes.into_iter().map(|change| (*id, change)).collect(),
+                _ => Vec::new(),
+            }
+        };
+        let mut all: Vec<_> = state.tables.iter().flat_map(of_table).collect();
+        all.sort_by_key(|(_, change)| change.object.version);
+        all
     }
 
     /// At most `limit` changes after version `after`.

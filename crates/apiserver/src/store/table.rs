@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::object::SharedLine;
 use super::{Body, CommitError, Expect, Stored, WirePrefix, Write};
@@ -26,10 +26,14 @@ impl Key {
     }
 }
 
+/// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChangeKind {
+pub enum ChangeKind {
+    /// It is new.
     Added,
+    /// It is another than before.
     Modified,
+    /// It is gone.
     Deleted,
 }
 
@@ -87,25 +91,30 @@ pub(super) struct Table {
     log: VecDeque<Arc<Change>>,
     /// Changes up to and including this version are no longer in the log.
     forgotten: u64,
-    doorbell: watch::Sender<u64>,
+    doorbell: Doorbell,
+}
+
+/// Rings at every change of a table, and when the table is gone. Whoever has waited longest hears it first, so that the same
+/// requests wake the same watchers in the same order every time.
+pub(crate) type Doorbell = Arc<Notify>;
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.doorbell.notify_waiters();
+    }
 }
 
 impl Table {
-    pub(super) fn new(version: u64) -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            log: VecDeque::new(),
-            forgotten: 0,
-            doorbell: watch::channel(version).0,
-        }
+    pub(super) fn new() -> Self {
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), forgotten: 0, doorbell: Doorbell::default() }
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Stored>> {
         self.objects.get(key).cloned()
     }
 
-    pub(super) fn doorbell(&self) -> watch::Receiver<u64> {
-        self.doorbell.subscribe()
+    pub(super) fn doorbell(&self) -> Doorbell {
+        self.doorbell.clone()
     }
 
     pub(super) fn iter<'a>(
@@ -175,7 +184,7 @@ impl Table {
         while self.log.len() > log_capacity {
             self.forgotten = self.log.pop_front().map_or(self.forgotten, |change| change.object.version);
         }
-        self.doorbell.send_replace(version);
+        self.doorbell.notify_waiters();
         Ok(object)
     }
 }

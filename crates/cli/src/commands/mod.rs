@@ -12,6 +12,7 @@ pub mod reasons;
 mod replay;
 mod run;
 mod scheduler;
+mod sim;
 
 use std::io::Write;
 
@@ -61,6 +62,9 @@ enum Command {
     /// Measures Gangway on this machine.
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Plays the whole system in virtual time.
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// Prints docs/reasons.md.
     #[command(hide = true)]
     Reasons,
@@ -81,6 +85,7 @@ impl Cli {
             Command::Replay(args) => replay::run(&args),
             Command::Logs(args) => Box::pin(logs::run(args)).await,
             Command::Bench(command) => Box::pin(bench::run(command)).await,
+            Command::Sim(command) => sim::run(&command),
             Command::Reasons => reasons::run(),
         }
     }

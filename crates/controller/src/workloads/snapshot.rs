@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use gangway_admission::{Engine, Event, Explanation};
+use gangway_admission::{Decision, Engine, Event, Explanation};
 use gangway_api::config::Configuration;
 use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::records;
@@ -25,6 +25,7 @@ pub struct Snapshot {
     jobs: Vec<Job>,
     workloads: Vec<Workload>,
     classes: Classes,
+    decisions: Vec<Decision>,
 }
 
 /// What there is to say of a Job.
@@ -88,9 +89,13 @@ impl Snapshot {
             classes.set_workload_class(&class);
         }
         engine.apply(Event::Synced, now);
-        // The decisions themselves are not wanted, only the evaluation that they come from.
-        drop(engine.decide(now, WHOLE_BUDGET));
-        Ok(Self { engine, jobs, workloads, classes })
+        let decisions = engine.decide(now, WHOLE_BUDGET);
+        Ok(Self { engine, jobs, workloads, classes, decisions })
+    }
+
+    /// What a controller that started now would decide.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
     }
 
     /// Where the Workload of a Job is and why.

@@ -69,6 +69,8 @@ async fn served(client: &Client) -> Vec<ApiResource> {
             }
         }
     }
+    // Discovery has them in no order.
+    found.sort_by(|one, other| (&one.group, &one.kind).cmp(&(&other.group, &other.kind)));
     found
 }
 

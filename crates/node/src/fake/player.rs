@@ -1,7 +1,7 @@
 //! Plays the fake nodes: one watch, one task, one timer for all of their pods.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::behaviour::{Behaviour, Stage};
@@ -54,16 +55,18 @@ pub async fn run_fake_nodes(
         .buffer_unordered(REGISTRATIONS)
         .try_collect::<()>();
     tokio::select! {
+        biased;
         result = Box::pin(registered) => result?,
         () = &mut shutdown => return Ok(()),
     }
-    let present = Arc::new(Mutex::new(nodes.iter().map(|node| node.name.clone()).collect::<HashSet<_>>()));
+    let present = Arc::new(Mutex::new(nodes.iter().map(|node| node.name.clone()).collect::<FxHashSet<_>>()));
     let for_leases = Arc::clone(&present);
     let leases = Box::pin(registration::keep_leases(client.clone(), clock.clone(), move || {
         for_leases.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }));
     let mut player = Player::new(client, clock, &nodes, present);
     tokio::select! {
+        biased;
         () = player.play() => {}
         () = leases => {}
         () = &mut shutdown => {}
@@ -95,11 +98,11 @@ struct Player {
     client: Client,
     clock: Arc<dyn Clock>,
     /// The nodes that have not vanished.
-    present: Arc<Mutex<HashSet<String>>>,
-    pods: HashMap<String, FakePod>,
+    present: Arc<Mutex<FxHashSet<String>>>,
+    pods: FxHashMap<String, FakePod>,
     alarms: BinaryHeap<Reverse<(Instant, Alarm)>>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
-    listed: HashSet<String>,
+    listed: FxHashSet<String>,
     said: bool,
 }
 
@@ -108,7 +111,7 @@ impl Player {
         client: Client,
         clock: Arc<dyn Clock>,
         nodes: &[FakeNode],
-        present: Arc<Mutex<HashSet<String>>>,
+        present: Arc<Mutex<FxHashSet<String>>>,
     ) -> Self {
         let now = Instant::now();
         let alarms = nodes
@@ -116,7 +119,7 @@ impl Player {
             .filter_map(|node| Some((now.checked_add(node.vanish_after?)?, node.name.clone())))
             .map(|(at, name)| Reverse((at, Alarm::Vanish(name))))
             .collect();
-        let (pods, listed) = (HashMap::new(), HashSet::new());
+        let (pods, listed) = (FxHashMap::default(), FxHashSet::default());
         Self { client, clock, present, pods, alarms, writes: FuturesUnordered::new(), listed, said: false }
     }
 
@@ -128,6 +131,7 @@ impl Player {
         loop {
             let alarm = self.alarms.peek().map(|Reverse((at, _))| *at);
             tokio::select! {
+                biased;
                 event = pods.next() => match event {
                     Some(Ok(event)) => self.on_event(event),
                     Some(Err(error)) => {

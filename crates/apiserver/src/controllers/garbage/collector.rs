@@ -1,6 +1,6 @@
 //! The loop around the graph.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::actions::{self, Found};
 use super::graph::{Action, Graph, Node, Uid};
@@ -50,14 +51,14 @@ pub(super) struct Collector {
     client: Client,
     graph: Graph,
     resources: Resources,
-    watches: HashMap<ResourceKey, Watch>,
+    watches: FxHashMap<ResourceKey, Watch>,
     changes: SelectAll<BoxStream<'static, Change>>,
     tasks: FuturesUnordered<BoxFuture<'static, Outcome>>,
     queue: VecDeque<Uid>,
     /// Objects with a task under way, and whether they are to be looked at again after it.
-    busy: HashMap<Uid, bool>,
+    busy: FxHashMap<Uid, bool>,
     /// Owners of kinds that are not served.
-    undecidable: HashSet<Uid>,
+    undecidable: FxHashSet<Uid>,
     discovering: bool,
     discover_again: bool,
 }
@@ -68,12 +69,12 @@ impl Collector {
             client,
             graph: Graph::default(),
             resources: Resources::default(),
-            watches: HashMap::new(),
+            watches: FxHashMap::default(),
             changes: SelectAll::new(),
             tasks: FuturesUnordered::new(),
             queue: VecDeque::new(),
-            busy: HashMap::new(),
-            undecidable: HashSet::new(),
+            busy: FxHashMap::default(),
+            undecidable: FxHashSet::default(),
             discovering: false,
             discover_again: false,
         }
@@ -84,6 +85,7 @@ impl Collector {
         loop {
             self.start_actions();
             tokio::select! {
+                biased;
                 Some((resource, event)) = self.changes.next(), if !self.changes.is_empty() => self.on_change(&resource, event),
                 Some(outcome) = self.tasks.next(), if !self.tasks.is_empty() => self.on_outcome(outcome),
             }

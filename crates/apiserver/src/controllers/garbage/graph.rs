@@ -1,9 +1,10 @@
 //! Who owns whom, and what follows from it. No I/O.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::resources::Resource;
 
@@ -83,12 +84,12 @@ pub(super) enum Action {
 
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: HashMap<Uid, Node>,
-    dependents: HashMap<Uid, HashSet<Uid>>,
-    gone: HashSet<Uid>,
+    nodes: FxHashMap<Uid, Node>,
+    dependents: FxHashMap<Uid, FxHashSet<Uid>>,
+    gone: FxHashSet<Uid>,
     gone_in_order: VecDeque<Uid>,
     /// Owners that the API confirmed although no watch has shown them.
-    confirmed: HashSet<Uid>,
+    confirmed: FxHashSet<Uid>,
 }
 
 impl Graph {
@@ -134,7 +135,7 @@ impl Graph {
     }
 
     /// Those of the owners that cannot go before their dependents are dealt with.
-    fn held_back<'a>(&self, owners: impl Iterator<Item = &'a OwnerReference>) -> HashSet<Uid> {
+    fn held_back<'a>(&self, owners: impl Iterator<Item = &'a OwnerReference>) -> FxHashSet<Uid> {
         let held = |node: &Node| node.waits_for_dependents() || node.orphans_dependents();
         let owners = owners.filter(|owner| self.nodes.get(&owner.uid).is_some_and(held));
         owners.map(|owner| owner.uid.clone()).collect()

@@ -1,12 +1,13 @@
 //! The kinds that are served, found by discovery.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::Client;
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
 use kube::core::ApiResource;
 use kube::discovery::{Discovery, Scope, verbs};
+use rustc_hash::FxHashMap;
 
 /// Kinds that own nothing and are owned by nothing that matters, in numbers.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
@@ -53,8 +54,9 @@ impl Resource {
 /// All kinds that can be watched and deleted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Resources {
-    by_key: HashMap<ResourceKey, Arc<Resource>>,
-    by_kind: HashMap<(String, String), Arc<Resource>>,
+    /// In order, so that they are watched in the same order every time.
+    by_key: BTreeMap<ResourceKey, Arc<Resource>>,
+    by_kind: FxHashMap<(String, String), Arc<Resource>>,
 }
 
 impl Resources {

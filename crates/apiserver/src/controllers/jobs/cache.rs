@@ -1,12 +1,12 @@
 //! What the controller knows: Jobs and their Pods, kept current by watches and by the answers to its own
 //! writes. An answer counts at once, so a pod just created is never created again because the watch lags.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::backoff::FailureRecord;
 use super::view::{PodView, is_finished, is_managed_elsewhere};
@@ -47,12 +47,12 @@ pub(super) struct OwnedPod {
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    jobs: HashMap<Uid, TrackedJob>,
-    finished: HashSet<Uid>,
-    pods: HashMap<Uid, HashMap<Uid, CachedPod>>,
-    owners: HashMap<Uid, Uid>,
+    jobs: FxHashMap<Uid, TrackedJob>,
+    finished: FxHashSet<Uid>,
+    pods: FxHashMap<Uid, FxHashMap<Uid, CachedPod>>,
+    owners: FxHashMap<Uid, Uid>,
     /// Pods that an answer said are gone, until the watch says so too.
-    gone: HashSet<Uid>,
+    gone: FxHashSet<Uid>,
     /// The newest pod version the watch has shown: answers up to it are old news.
     watched_version: u64,
     job_listing: u64,

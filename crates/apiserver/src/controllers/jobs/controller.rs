@@ -1,6 +1,6 @@
 //! The loop around the planner.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
+use rustc_hash::FxHashMap;
 
 use super::cache::{Applied, Cache, OwnedPod, PodNews, Uid, version};
 use super::execute::{Report, execute, release_orphan};
@@ -85,6 +86,7 @@ impl Controller {
             self.start_syncs();
             let pause = self.until_next_due();
             tokio::select! {
+                biased;
                 Some(event) = jobs.next() => self.on_job_event(event),
                 Some(event) = pods.next() => self.on_pod_event(event),
                 Some((uid, job, report)) = self.syncs.next(), if !self.syncs.is_empty() => self.on_synced(uid, job, report),
@@ -272,8 +274,8 @@ impl Controller {
             return;
         }
         let touched = plan.delete.iter().map(|deletion| &deletion.uid).chain(&plan.release);
-        let by_uid: HashMap<&str, &PodView> = pods.iter().map(|pod| (pod.uid.as_str(), *pod)).collect();
-        let touched: HashMap<Uid, PodView> =
+        let by_uid: FxHashMap<&str, &PodView> = pods.iter().map(|pod| (pod.uid.as_str(), *pod)).collect();
+        let touched: FxHashMap<Uid, PodView> =
             touched.filter_map(|uid| Some((uid.clone(), (*by_uid.get(uid.as_str())?).clone()))).collect();
         if let Some(tracked) = self.cache.job_mut(&uid) {
             tracked.syncing = true;

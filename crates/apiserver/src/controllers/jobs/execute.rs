@@ -1,6 +1,5 @@
 //! Carries out a plan through the API.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -8,6 +7,7 @@ use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
 use super::backoff::FailureRecord;
@@ -42,7 +42,7 @@ pub(super) async fn execute(
     client: Client,
     job: Arc<Job>,
     mut plan: Plan,
-    pods: HashMap<Uid, PodView>,
+    pods: FxHashMap<Uid, PodView>,
 ) -> Report {
     let namespace = job.namespace().unwrap_or_default();
     let pod_api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
@@ -91,7 +91,7 @@ impl Report {
     }
 }
 
-async fn delete_pods(api: &Api<Pod>, plan: &Plan, pods: &HashMap<Uid, PodView>, report: &mut Report) {
+async fn delete_pods(api: &Api<Pod>, plan: &Plan, pods: &FxHashMap<Uid, PodView>, report: &mut Report) {
     let deletions = plan.delete.iter().filter_map(|deletion| Some((pods.get(&deletion.uid)?, deletion)));
     let fates = join_all(deletions.map(|(pod, deletion)| async move {
         if deletion.uncounted

@@ -5,10 +5,10 @@
 //! Each plan makes one such step, so a plan writes the status at most once.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 
 use gangway_model::Timestamp;
 use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
+use rustc_hash::FxHashSet;
 
 use super::backoff::FailureRecord;
 use super::conditions::{Outcome, has_condition, recorded_outcome, set_condition};
@@ -220,8 +220,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The pods whose loss costs least: those least far on their way, then the youngest.
-    fn superfluous(&self, wanted: usize) -> HashSet<String> {
-        let mut kept_indexes = HashSet::new();
+    fn superfluous(&self, wanted: usize) -> FxHashSet<String> {
+        let mut kept_indexes = FxHashSet::default();
         let (mut kept, mut removed) = (Vec::new(), Vec::new());
         for pod in &self.active {
             let twin = self.job.indexed
@@ -241,7 +241,7 @@ impl<'a> Planner<'a> {
         if self.job.indexed {
             let blocks =
                 |pod: &&&PodView| pod.is_active() || (self.job.replaces_only_failed && pod.is_terminating());
-            let taken: HashSet<u32> =
+            let taken: FxHashSet<u32> =
                 self.pods.iter().filter(blocks).filter_map(|pod| valid_index(self.job, pod)).collect();
             let completions = u32::try_from(self.job.completions.unwrap_or(0)).unwrap_or(0);
             let free =
@@ -270,14 +270,14 @@ impl<'a> Planner<'a> {
 
     /// Counts pods that lost their finalizer, and puts those that ended on the way to it.
     fn track(&mut self) {
-        let tracked: HashSet<&str> =
+        let tracked: FxHashSet<&str> =
             self.pods.iter().filter(|pod| pod.is_tracked()).map(|pod| pod.uid.as_str()).collect();
         let mut uncounted = self.status.uncounted_terminated_pods.take().unwrap_or_default();
         let released = keep_only(&mut uncounted.succeeded, &tracked);
         add(&mut self.status.succeeded, released);
         let released = keep_only(&mut uncounted.failed, &tracked);
         add(&mut self.status.failed, released);
-        let deleted: HashSet<&str> =
+        let deleted: FxHashSet<&str> =
             self.plan.delete.iter().filter(|deletion| deletion.uncounted).map(|d| d.uid.as_str()).collect();
         let pods = self.pods;
         for pod in pods.iter().filter(|pod| pod.is_tracked() && !deleted.contains(pod.uid.as_str())) {
@@ -370,12 +370,12 @@ fn completed_indexes(job: &JobView) -> IndexSet {
     IndexSet::parse(job.status.completed_indexes.as_deref().unwrap_or_default(), completions)
 }
 
-fn as_set(uids: &Option<Vec<String>>) -> HashSet<&str> {
+fn as_set(uids: &Option<Vec<String>>) -> FxHashSet<&str> {
     uids.iter().flatten().map(String::as_str).collect()
 }
 
 /// Drops the uids that are not in `kept`; says how many those were.
-fn keep_only(uids: &mut Option<Vec<String>>, kept: &HashSet<&str>) -> usize {
+fn keep_only(uids: &mut Option<Vec<String>>, kept: &FxHashSet<&str>) -> usize {
     let before = uids.as_ref().map_or(0, Vec::len);
     if let Some(list) = uids {
         list.retain(|uid| kept.contains(uid.as_str()));

@@ -1,5 +1,7 @@
 //! The planner, one situation at a time.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
 
 use super::super::backoff::FailureRecord;
@@ -133,8 +135,8 @@ fn the_least_advanced_pods_go_first() {
     let mut unready = pod("unready", Phase::Running);
     unready.ready = false;
     let pods = [pod("ready", Phase::Running), unready, pod("pending", Phase::Pending)];
-    let deleted: HashSet<String> = step(&job, &pods).delete.into_iter().map(|d| d.uid).collect();
-    assert_eq!(deleted, HashSet::from(["unready".to_owned(), "pending".to_owned()]));
+    let deleted: BTreeSet<String> = step(&job, &pods).delete.into_iter().map(|d| d.uid).collect();
+    assert_eq!(deleted, BTreeSet::from(["unready".to_owned(), "pending".to_owned()]));
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! One scenario from its beginning to the end, and what fails made small.
+
+use std::time::Duration;
+
+use gangway_admission::Action;
+use gangway_model::Clock;
+
+use crate::faults::Faults;
+use crate::invariants::{Rest, Violation, check_rest};
+use crate::scenario::{Deed, Scenario};
+use crate::world::World;
+
+/// After this long without a write everything is at rest: nothing that waits for a time waits longer.
+const QUIET: Duration = Duration::from_secs(20 * 60);
+/// After this long it should have come to rest.
+const PATIENCE: Duration = Duration::from_secs(6 * 3600);
+/// A round of waiting for rest.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The first sentence that did not hold.
+    pub violation: Option<Violation>,
+    /// How many changes were judged.
+    pub steps: u64,
+    /// The same whenever the same scenario is played.
+    pub hash: u64,
+    /// What happened, line by line, if it was asked for.
+    pub story: String,
+    /// How many Workloads ended, and how many were told to leave.
+    pub finished: usize,
+    /// See above.
+    pub evictions: usize,
+}
+
+/// Plays a scenario in a runtime of its own, whose clock is paused.
+///
+/// # Panics
+///
+/// If no runtime can be made.
+pub fn check(scenario: &Scenario, tells: bool) -> Outcome {
+    // What goes wrong is ordered, and no news.
+    let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
+    // The waits of watches that failed are drawn from this generator.
+    fastrand::seed(scenario.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(play(scenario, tells)),
+        Err(error) => panic!("no runtime for a simulation: {error}"),
+    }
+}
+
+async fn play(scenario: &Scenario, tells: bool) -> Outcome {
+    let mut world = World::start(scenario, tells).await;
+    let began = tokio::time::Instant::now();
+    for act in &scenario.acts {
+        tokio::time::sleep_until(began + act.at).await;
+        if world.witness.violation().is_some() {
+            break;
+        }
+        world.perform(&act.what).await;
+    }
+    if world.witness.violation().is_none() {
+        settle(&mut world, scenario).await;
+    }
+    let (finished, evictions) = world.witness.with_view(|view| (view.finished, view.evictions));
+    Outcome {
+        violation: world.witness.violation(),
+        steps: world.witness.steps(),
+        hash: world.witness.hash(),
+        story: world.witness.take_story(),
+        finished,
+        evictions,
+    }
+}
+
+/// The faults stop, and liveness is demanded.
+async fn settle(world: &mut World, scenario: &Scenario) {
+    world.witness.set_faults(Faults::default());
+    world.perform(&Deed::StepClock(0)).await;
+    let began = tokio::time::Instant::now();
+    while idle_for(world) < QUIET {
+        if began.elapsed() > PATIENCE {
+            let what = format!("something is still written after {} hours", PATIENCE.as_secs() / 3600);
+            return world.witness.accuse(Violation { id: "L1", what });
+        }
+        tokio::time::sleep(LOOK).await;
+        if world.witness.violation().is_some() {
+            return;
+        }
+    }
+    let forgotten = match world.snapshot().await {
+        Ok(snapshot) => snapshot
+            .decisions()
+            .iter()
+            .filter(|decision| matches!(decision.action, Action::Admit(_)))
+            .map(|decision| decision.name.to_string())
+            .collect(),
+        Err(error) => vec![format!("(nobody can read the objects: {error})")],
+    };
+    let violation = world.witness.with_view(|view| {
+        let rest = Rest {
+            forgotten,
+            all_end: !scenario.acts.iter().any(|act| act.what.redefines()),
+            occasions: scenario.occasions(),
+        };
+        check_rest(view, &rest)
+    });
+    if let Some(violation) = violation {
+        world.witness.accuse(violation);
+    }
+}
+
+fn idle_for(world: &World) -> Duration {
+    let nanos = world.clock.now().nanos_since(world.witness.last_write_at());
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// Leaves out what is not needed to break the same sentence.
+pub fn shrink(scenario: &Scenario, violation: &Violation) -> Scenario {
+    let fails = |candidate: &Scenario| {
+        check(candidate, false).violation.is_some_and(|found| found.id == violation.id)
+    };
+    let mut small = scenario.clone();
+    let calm = Scenario { faults: Faults::default(), ..small.clone() };
+    if fails(&calm) {
+        small = calm;
+    }
+    let mut chunk = small.acts.len().div_ceil(2).max(1);
+    loop {
+        let before = small.acts.len();
+        let mut start = 0;
+        while start < small.acts.len() {
+            let mut candidate = small.clone();
+            candidate.acts.drain(start..(start + chunk).min(candidate.acts.len()));
+            if fails(&candidate) {
+                small = candidate;
+            } else {
+                start += chunk;
+            }
+        }
+        if chunk == 1 && small.acts.len() == before {
+            return small;
+        }
+        chunk = (chunk / 2).max(1);
+    }
+}

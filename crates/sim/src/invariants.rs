@@ -1,0 +1,400 @@
+//! Everything that must always hold, and everything that must hold in the end. One list.
+//!
+//! Each is a sentence and a check over objects and pods; the engine's own memory is not asked. The safety ones are checked
+//! after every step, the others when the faults have stopped and nothing happens any more.
+
+use std::collections::BTreeSet;
+
+use gangway_model::conditions::conditions;
+use gangway_model::queues::{QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue};
+use gangway_model::reasons::PreemptionReason;
+use gangway_model::workload::{State, Workload};
+use gangway_model::{Timestamp, Uid};
+
+use crate::quota;
+use crate::view::{SeenWorkload, Step, View, is_leaving};
+
+/// A sentence that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub id: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sentence = INVARIANTS.iter().find(|invariant| invariant.id == self.id);
+        write!(f, "{}: {}\n    {}", self.id, sentence.map_or("", |i| i.sentence), self.what)
+    }
+}
+
+/// When a sentence is checked.
+enum When {
+    /// After every step.
+    Step(fn(&Context<'_>) -> Option<String>),
+    /// When nothing happens any more.
+    Rest(fn(&View, &Rest) -> Option<String>),
+}
+
+/// A sentence that must hold.
+pub struct Invariant {
+    /// Its name in the specification.
+    pub id: &'static str,
+    /// The sentence.
+    pub sentence: &'static str,
+    when: When,
+}
+
+/// A step that was just made.
+struct Context<'a> {
+    view: &'a View,
+    step: &'a Step,
+    now: Timestamp,
+}
+
+impl<'a> Context<'a> {
+    /// The Workload that changed, as it is now.
+    fn changed(&self) -> Option<&'a SeenWorkload> {
+        self.view.workloads.get(self.step.workload.as_ref()?)
+    }
+
+    fn state_before(&self) -> Option<&'a State> {
+        self.step.before.as_ref().map(|before| &before.record.state)
+    }
+
+    /// The Workload that got quota with this step.
+    fn admitted(&self) -> Option<&'a SeenWorkload> {
+        let had = self.state_before().is_some_and(|state| state.reservation().is_some());
+        self.changed().filter(|seen| !had && seen.record.state.reservation().is_some())
+    }
+
+    /// The Workload that was told to leave with this step.
+    fn evicted(&self) -> Option<&'a SeenWorkload> {
+        let was_leaving = self.state_before().is_some_and(is_leaving);
+        self.changed().filter(|seen| !was_leaving && is_leaving(&seen.record.state))
+    }
+}
+
+/// What is known when nothing happens any more.
+pub struct Rest {
+    /// Who would be admitted by a controller that started now.
+    pub forgotten: Vec<String>,
+    /// Every Job ends by itself, and nobody changed a queue while they did.
+    pub all_end: bool,
+    /// How many Workloads there were, and how many times somebody interfered.
+    pub occasions: usize,
+}
+
+/// How long news may be on their way before somebody should have acted on them.
+const LAG_SECONDS: i64 = 60;
+
+macro_rules! invariants {
+    ($($id:literal $when:ident $check:ident $sentence:literal)*) => {
+        /// All of them.
+        pub const INVARIANTS: &[Invariant] =
+            &[$(Invariant { id: $id, sentence: $sentence, when: When::$when($check) },)*];
+    };
+}
+
+invariants! {
+    "S1" Step no_oversubscription "No queue uses more than its own and what it may borrow, no tree more than it has; pods that outlive their quota count."
+    "S2" Step no_double_admission "A Workload has quota once, in one set of flavors; none that has ended gets some, and no Job through two Workloads."
+    "S3" Step one_state "Every Workload is in exactly one state."
+    "S5" Step legal_preemption "A victim is one that its preemptor's queue may preempt: by priority in its own, or of a queue of its tree that borrows."
+    "S6" Step no_idle_preemption "Nobody has to leave for a Workload that does not wait, or is not there."
+    "S7" Step one_eviction "An eviction is counted once on its Workload."
+    "S8" Step conditions_follow_state "Conditions are a function of the state."
+    "S9" Step order "In one queue and shape nobody is admitted before somebody who waits longer and has at least its priority."
+    "S13" Step no_negative_number "No count and no sum is negative."
+    "L1" Rest at_rest "With fixed inputs everything comes to rest and nothing is written any more."
+    "L2" Rest all_admitted "Whoever could be admitted alone is admitted in the end."
+    "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
+    "L4" Rest no_lost_wake_up "At rest, trying everybody again admits nobody."
+    "L5" Rest every_wait_has_a_reason "Whoever waits says why, and nobody waits for pods that are gone."
+    "L6" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
+}
+
+/// The first safety sentence that a step breaks.
+pub fn check_step(view: &View, step: &Step, now: Timestamp) -> Option<Violation> {
+    let context = Context { view, step, now };
+    INVARIANTS.iter().find_map(|invariant| match invariant.when {
+        When::Step(check) => check(&context).map(|what| Violation { id: invariant.id, what }),
+        When::Rest(_) => None,
+    })
+}
+
+/// The first sentence about the end that does not hold.
+pub fn check_rest(view: &View, rest: &Rest) -> Option<Violation> {
+    INVARIANTS.iter().find_map(|invariant| match invariant.when {
+        When::Rest(check) => check(view, rest).map(|what| Violation { id: invariant.id, what }),
+        When::Step(_) => None,
+    })
+}
+
+fn no_oversubscription(context: &Context<'_>) -> Option<String> {
+    let admission = &context.admitted()?.record.state.reservation()?.admission;
+    let mut gets = quota::Use::new();
+    quota::add_admission(&mut gets, admission);
+    let asked = gets.iter().filter(|(_, amount)| **amount > 0);
+    let problem = |(cell, _): (&quota::Cell, &i128)| {
+        let problem = quota::exceeded(context.view, &admission.cluster_queue, cell)?;
+        Some(format!("{problem} {} of flavor {} after {}", cell.1, cell.0, context.step.summary))
+    };
+    // A quota that was lowered a moment ago may not have been known.
+    let is_new = context.view.redefined_at.is_some_and(|at| is_recent(at, context.now));
+    asked.filter(|_| !is_new).find_map(problem)
+}
+
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    now < at.plus_seconds(LAG_SECONDS)
+}
+
+fn no_double_admission(context: &Context<'_>) -> Option<String> {
+    let seen = context.changed()?;
+    let name = &seen.record.name;
+    if let (Some(before), Some(now)) =
+        (context.state_before().and_then(State::reservation), seen.record.state.reservation())
+        && before.admission != now.admission
+    {
+        return Some(format!("{name} has other quota than before without having left"));
+    }
+    let admitted = context.admitted()?;
+    if context.state_before().is_some_and(State::is_finished) {
+        return Some(format!("{name} had ended"));
+    }
+    let owner = admitted.record.owner.as_ref()?;
+    let others = context.view.workloads.values().filter(|other| other.record.uid != admitted.record.uid);
+    let other = others
+        .filter(|other| other.record.owner.as_ref() == Some(owner))
+        .find(|other| other.record.state.reservation().is_some())?;
+    Some(format!("{name} and {} have quota for one Job", other.record.name))
+}
+
+fn one_state(context: &Context<'_>) -> Option<String> {
+    let seen = context.changed().filter(|seen| seen.repaired)?;
+    Some(format!("{} has conditions that contradict each other: {:?}", seen.record.name, seen.conditions))
+}
+
+fn conditions_follow_state(context: &Context<'_>) -> Option<String> {
+    let seen = context.changed()?;
+    let mut expected: Vec<(String, bool, String)> = conditions(&seen.record.state)
+        .into_iter()
+        .map(|condition| (condition.kind.as_str().to_owned(), condition.status, condition.reason))
+        .collect();
+    expected.sort();
+    (expected != seen.conditions)
+        .then(|| format!("{} says {:?}; its state would say {expected:?}", seen.record.name, seen.conditions))
+}
+
+fn legal_preemption(context: &Context<'_>) -> Option<String> {
+    let view = context.view;
+    let victim = context.evicted()?;
+    let State::Evicting(reservation, eviction) = &victim.record.state else { return None };
+    let preemption = eviction.preemption.as_ref()?;
+    let preemptor = view.workloads.get(preemption.preemptor.as_ref()?)?;
+    if view.redefined_at.is_some_and(|at| is_recent(at, context.now)) {
+        return None;
+    }
+    let ours = view.queue_of(&preemptor.record)?;
+    let theirs = &reservation.admission.cluster_queue;
+    let policy = view.queues.get(ours)?.preemption;
+    let (victim, preemptor) = (&victim.record, &preemptor.record);
+    let problem = match preemption.reason {
+        PreemptionReason::InClusterQueue => (ours != theirs)
+            .then_some("they are of different queues")
+            .or_else(|| within_queue_problem(policy.within_cluster_queue, victim, preemptor)),
+        _ if ours == theirs => Some("they are of one queue"),
+        _ if quota::root_of(view, ours) != quota::root_of(view, theirs) => {
+            Some("they are of different trees")
+        }
+        _ if policy.reclaim_within_cohort == ReclaimWithinCohort::Never => Some("its queue never reclaims"),
+        _ if policy.reclaim_within_cohort == ReclaimWithinCohort::LowerPriority
+            && victim.priority >= preemptor.priority =>
+        {
+            Some("its priority is not lower")
+        }
+        _ => None,
+    };
+    problem.map(|problem| format!("{} has to leave for {}: {problem}", victim.name, preemptor.name))
+}
+
+fn within_queue_problem(
+    policy: WithinClusterQueue,
+    victim: &Workload,
+    preemptor: &Workload,
+) -> Option<&'static str> {
+    let lower = victim.priority < preemptor.priority;
+    let newer_equal = victim.priority == preemptor.priority && victim.created >= preemptor.created;
+    match policy {
+        WithinClusterQueue::Never => Some("its queue never preempts its own"),
+        WithinClusterQueue::LowerPriority if !lower => Some("its priority is not lower"),
+        WithinClusterQueue::LowerOrNewerEqualPriority if !lower && !newer_equal => {
+            Some("it is neither of lower priority nor a newer equal")
+        }
+        _ => None,
+    }
+}
+
+fn no_idle_preemption(context: &Context<'_>) -> Option<String> {
+    let victim = context.evicted()?;
+    let uid = victim.record.state.preemptor()?;
+    let name = &victim.record.name;
+    // Who has just gone, ended or got what it wanted may not have been known to have.
+    match context.view.workloads.get(uid) {
+        Some(preemptor) if preemptor.record.state.reservation().is_some() => {
+            let since = preemptor.record.state.reservation()?.reserved_at;
+            (!is_recent(since, context.now))
+                .then(|| format!("{name} has to leave for {}, which has quota", preemptor.record.name))
+        }
+        _ => None,
+    }
+}
+
+fn one_eviction(context: &Context<'_>) -> Option<String> {
+    let seen = context.changed()?;
+    let before = context.step.before.as_ref()?;
+    let grew = seen.counted_evictions - before.counted_evictions;
+    let expected = i64::from(context.evicted().is_some());
+    // Until the counts are written there is nothing to compare.
+    let counts = seen.counted_evictions > 0 || before.counted_evictions > 0;
+    (counts && grew != expected)
+        .then(|| format!("{} counts {grew} evictions more, it was told {expected} times", seen.record.name))
+}
+
+fn order(context: &Context<'_>) -> Option<String> {
+    let admitted = context.admitted()?;
+    let view = context.view;
+    let queue = view.queue_of(&admitted.record)?;
+    let before = context.step.before.as_ref()?;
+    // Who was told to leave keeps its place and may pass others.
+    if before.record.state.preemptor().is_some() {
+        return None;
+    }
+    let goes_first = |other: &&SeenWorkload| {
+        let other = &other.record;
+        let is_urgent = other.priority > admitted.record.priority;
+        is_urgent || other.priority == admitted.record.priority && other.created < admitted.record.created
+    };
+    let waits = |other: &&SeenWorkload| {
+        matches!(&other.record.state, State::Pending(pending)
+            if pending.requeued.is_none() && pending.evicted.is_none())
+            && other.record.active
+            && !other.record.deleting
+            && other.record.impediments.is_none()
+            && !is_recent(other.waits_since, context.now)
+    };
+    let is_alike = |other: &&SeenWorkload| {
+        other.record.queue == admitted.record.queue && other.record.pod_sets == admitted.record.pod_sets
+    };
+    if view.redefined_at.is_some_and(|at| is_recent(at, context.now)) {
+        return None;
+    }
+    let mut others = view.workloads.values().filter(|other| other.record.uid != admitted.record.uid);
+    let passed = others.find(|other| is_alike(other) && waits(other) && goes_first(other))?;
+    Some(format!("{} of {queue} is admitted before {}", admitted.record.name, passed.record.name))
+}
+
+fn no_negative_number(context: &Context<'_>) -> Option<String> {
+    let is_negative = context.step.queue_numbers.iter().any(|number| *number < 0);
+    is_negative.then(|| format!("a number is negative after {}", context.step.summary))
+}
+
+fn at_rest(_: &View, _: &Rest) -> Option<String> {
+    // Whoever asks has waited for it, and accuses if it did not come.
+    None
+}
+
+/// Whether a Workload may wait in a queue that admits.
+fn may_wait(view: &View, workload: &Workload) -> bool {
+    let State::Pending(pending) = &workload.state else { return false };
+    let queue = view.queue_of(workload).and_then(|name| view.queues.get(name));
+    workload.active
+        && !workload.deleting
+        && workload.impediments.is_none()
+        && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible)
+        && queue.is_some_and(|queue| queue.stop_policy == StopPolicy::None && queue.invalid.is_none())
+}
+
+fn all_admitted(view: &View, rest: &Rest) -> Option<String> {
+    if !rest.all_end {
+        return None;
+    }
+    let waits = view.workloads.values().filter(|seen| may_wait(view, &seen.record));
+    let waiting: Vec<&SeenWorkload> = waits.collect();
+    let first = waiting.iter().find(|seen| {
+        let queue = view.queue_of(&seen.record).and_then(|name| view.queues.get(name));
+        let is_alone = queue.is_some_and(|queue| queue.strategy == QueueingStrategy::BestEffortFifo);
+        let reason = match &seen.record.state {
+            State::Pending(pending) => pending.waiting.as_ref().map(|waiting| waiting.reason),
+            _ => None,
+        };
+        is_alone && reason == Some(gangway_model::reasons::PendingReason::WaitingForQuota)
+    })?;
+    let holders = view.workloads.values().filter(|seen| seen.record.state.reservation().is_some()).count();
+    (holders == 0).then(|| format!("{} waits for quota that nobody uses", first.record.name))
+}
+
+fn bounded_evictions(view: &View, rest: &Rest) -> Option<String> {
+    let most = 8 * rest.occasions;
+    if view.evictions > most {
+        return Some(format!("{} evictions on {} occasions", view.evictions, rest.occasions));
+    }
+    let mut left_for: std::collections::BTreeMap<&Uid, &Uid> = std::collections::BTreeMap::new();
+    for preemption in &view.preemptions {
+        let mut next = left_for.get(&preemption.preemptor).copied();
+        let mut seen = BTreeSet::new();
+        while let Some(uid) = next.filter(|uid| seen.insert(*uid)) {
+            let back = *uid == preemption.victim;
+            // Once it has had quota again it owes nobody anything; that is seen in its object, not here.
+            if back
+                && view
+                    .workloads
+                    .get(&preemption.preemptor)
+                    .is_some_and(|seen| is_leaving(&seen.record.state))
+            {
+                return Some(format!(
+                    "{} left for {} and takes its room",
+                    preemption.preemptor, preemption.victim
+                ));
+            }
+            next = left_for.get(uid).copied();
+        }
+        left_for.insert(&preemption.victim, &preemption.preemptor);
+    }
+    None
+}
+
+fn no_lost_wake_up(_: &View, rest: &Rest) -> Option<String> {
+    let forgotten = rest.forgotten.first()?;
+    Some(format!("{forgotten} would be admitted if somebody looked"))
+}
+
+fn every_wait_has_a_reason(view: &View, _: &Rest) -> Option<String> {
+    let mute = view.workloads.values().find(|seen| {
+        matches!(&seen.record.state, State::Pending(pending) if pending.waiting.is_none())
+            && !seen.record.deleting
+    });
+    if let Some(seen) = mute {
+        return Some(format!("{} waits and does not say why", seen.record.name));
+    }
+    let stuck =
+        view.workloads.values().find(|seen| is_leaving(&seen.record.state) && has_no_pods(view, seen))?;
+    Some(format!("{} has to leave, its pods are gone, and it holds its quota", stuck.record.name))
+}
+
+fn has_no_pods(view: &View, seen: &SeenWorkload) -> bool {
+    let owner = seen.record.owner.as_ref();
+    !view.pods.values().any(|pod| Some(&pod.owner) == owner && pod.is_alive)
+}
+
+fn nobody_holds_for_nothing(view: &View, _: &Rest) -> Option<String> {
+    let holders = view.workloads.values().filter(|seen| seen.record.state.reservation().is_some());
+    let idle = holders.filter(|seen| {
+        let job = seen.record.owner.as_ref().and_then(|owner| view.jobs.get(owner));
+        seen.record.owner.is_some() && job.is_none_or(|job| job.has_ended)
+    });
+    let seen = idle.into_iter().next()?;
+    Some(format!("{} holds quota for a Job that is gone or has ended", seen.record.name))
+}

@@ -1,0 +1,28 @@
+//! The whole system in virtual time: API server, controllers, scheduler and fake nodes on one thread, from one seed.
+//!
+//! | question | file |
+//! |---|---|
+//! | what happens, and who interferes? | `scenario.rs`, `objects.rs` |
+//! | what goes wrong between a client and the API? | `faults.rs` |
+//! | who takes part? | `world.rs`, `clock.rs` |
+//! | what must hold? | `invariants.rs`; how much may a tree use: `quota.rs` |
+//! | what is there, and what has been? | `view.rs`, `witness.rs` |
+//! | how is a seed checked, and what fails made small? | `check.rs` |
+
+#![warn(missing_docs)]
+
+mod check;
+mod clock;
+mod faults;
+mod invariants;
+mod objects;
+mod quota;
+mod scenario;
+mod view;
+mod witness;
+mod world;
+
+pub use check::{Outcome, check, shrink};
+pub use faults::Faults;
+pub use invariants::{INVARIANTS, Invariant, Violation};
+pub use scenario::{Act, Deed, JobPlan, Queue, Quota, Scenario};

@@ -1,0 +1,86 @@
+//! The objects that a scenario is made of.
+
+use serde_json::{Value, json};
+
+use crate::scenario::{FLAVORS, JobPlan, Queue, Quota};
+
+/// A flavor, whose nodes have its name as a label.
+pub fn flavor(name: &str) -> Value {
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name},
+        "spec": {"nodeLabels": {"pool": name}}})
+}
+
+fn quota_json(flavor: &str, quota: Quota) -> Value {
+    let mut resource = json!({"name": "cpu", "nominalQuota": quota.nominal.to_string()});
+    if let Some(limit) = quota.borrowing_limit {
+        resource["borrowingLimit"] = json!(limit.to_string());
+    }
+    if let Some(limit) = quota.lending_limit {
+        resource["lendingLimit"] = json!(limit.min(quota.nominal).to_string());
+    }
+    json!({"name": flavor, "resources": [resource]})
+}
+
+/// The resource groups of a queue or cohort.
+pub fn resource_groups(quotas: &[Quota]) -> Value {
+    let flavors: Vec<Value> =
+        FLAVORS.iter().zip(quotas).map(|(flavor, quota)| quota_json(flavor, *quota)).collect();
+    json!([{"coveredResources": ["cpu"], "flavors": flavors}])
+}
+
+/// A ClusterQueue.
+pub fn cluster_queue(queue: &Queue) -> Value {
+    let strategy = if queue.is_strict { "StrictFIFO" } else { "BestEffortFIFO" };
+    let mut preemption = json!({"withinClusterQueue": queue.within, "reclaimWithinCohort": queue.reclaim});
+    if queue.borrows_by_priority {
+        preemption["borrowWithinCohort"] = json!({"policy": "LowerPriority"});
+    }
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": queue.name},
+        "spec": {"cohortName": queue.cohort, "queueingStrategy": strategy, "namespaceSelector": {},
+            "preemption": preemption, "resourceGroups": resource_groups(&queue.quotas)}})
+}
+
+/// A LocalQueue of the same name as its ClusterQueue.
+pub fn local_queue(name: &str) -> Value {
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": "default"}, "spec": {"clusterQueue": name}})
+}
+
+/// A Cohort, with as many cpus of the first flavor.
+pub fn cohort(name: &str, parent: Option<&str>, cpus: u32) -> Value {
+    let mut spec = json!({});
+    if let Some(parent) = parent {
+        spec["parentName"] = json!(parent);
+    }
+    if cpus > 0 {
+        let quota = |nominal| Quota { nominal, borrowing_limit: None, lending_limit: None };
+        spec["resourceGroups"] = resource_groups(&[quota(cpus), quota(0)]);
+    }
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
+}
+
+/// The class of Workloads of this priority.
+pub fn priority_class(priority: u32) -> Value {
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
+        "metadata": {"name": format!("p{priority}")}, "value": priority})
+}
+
+/// A Job whose pods do on fake nodes what the plan says.
+pub fn job(plan: &JobPlan) -> Value {
+    let mut annotations = json!({
+        "fake.gangway.dev/run-for": format!("{}ms", plan.runs_millis),
+        "fake.gangway.dev/terminate-after": format!("{}ms", plan.leaves_millis),
+    });
+    if plan.fails {
+        annotations["fake.gangway.dev/fail"] = json!("true");
+    }
+    let container = json!({"name": "main", "image": "fake",
+        "resources": {"requests": {"cpu": plan.cpus.to_string()}}});
+    json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": plan.name, "namespace": "default", "labels": {
+            "kueue.x-k8s.io/queue-name": plan.queue,
+            "kueue.x-k8s.io/priority-class": format!("p{}", plan.priority)}},
+        "spec": {"parallelism": plan.pods, "completions": plan.pods, "backoffLimit": 1, "suspend": true,
+            "template": {"metadata": {"annotations": annotations},
+                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 60, "containers": [container]}}}})
+}

@@ -1,0 +1,163 @@
+//! What a tree of queues and cohorts may use: added up anew, from the objects alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gangway_model::queues::{Quota, ResourceGroup};
+use gangway_model::workload::Admission;
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName};
+
+use crate::view::View;
+
+/// A resource of a flavor.
+pub type Cell = (FlavorName, ResourceName);
+
+/// What is used of each cell.
+pub type Use = BTreeMap<Cell, i128>;
+
+/// What all that counts in a queue comes to: reservations, and pods that outlive theirs.
+pub fn use_of(view: &View, queue: &ClusterQueueName) -> Use {
+    let mut used = Use::new();
+    let reservations = view.workloads.values().filter_map(|seen| seen.record.state.reservation());
+    for reservation in reservations.filter(|reservation| reservation.admission.cluster_queue == *queue) {
+        add_admission(&mut used, &reservation.admission);
+    }
+    for pod in view.pods.values().filter(|pod| pod.is_alive && pod.is_marked) {
+        let Some(given) = view.given.get(&pod.owner).filter(|given| given.cluster_queue == *queue) else {
+            continue;
+        };
+        if view.holder_of(&pod.owner).is_none() {
+            add_pod(&mut used, given, &pod.requests);
+        }
+    }
+    used
+}
+
+/// Adds what an admission gives.
+pub fn add_admission(used: &mut Use, admission: &Admission) {
+    for (flavor, resource, amount) in admission.usage() {
+        *used.entry((flavor.clone(), resource.clone())).or_default() += i128::from(amount);
+    }
+}
+
+fn add_pod(used: &mut Use, given: &Admission, requests: &gangway_model::Requests) {
+    for (resource, flavor) in given.pod_sets.iter().flat_map(|assignment| &assignment.flavors) {
+        let amount = requests.get(resource.as_str());
+        *used.entry((flavor.clone(), resource.clone())).or_default() += i128::from(amount);
+    }
+}
+
+/// The first limit on the way from a queue to the root that is exceeded in a cell.
+pub fn exceeded(view: &View, queue: &ClusterQueueName, cell: &Cell) -> Option<String> {
+    let record = view.queues.get(queue)?;
+    let used = use_of(view, queue).get(cell).copied().unwrap_or(0);
+    let quota = quota_of(&record.resource_groups, cell);
+    let Some(cohort) = &record.cohort else {
+        return over(&format!("ClusterQueue {queue}"), used, amount(quota.nominal.value()));
+    };
+    if let Some(limit) = quota.borrowing_limit {
+        let most = amount(quota.nominal.value()) + amount(limit.value());
+        if let Some(problem) = over(&format!("ClusterQueue {queue}"), used, most) {
+            return Some(problem);
+        }
+    }
+    let mut above = Some(cohort);
+    for _ in 0..=view.cohorts.len() {
+        let Some(name) = above else { break };
+        let (used, quota) = (asked_of(view, name, cell), subtree_quota(view, name, cell));
+        let object = view.cohorts.get(name);
+        let parent = object.and_then(|cohort| cohort.parent.as_ref());
+        let own = object.map(|cohort| quota_of(&cohort.resource_groups, cell)).unwrap_or_default();
+        let most = match (parent, own.borrowing_limit) {
+            (None, _) => Some(quota),
+            (Some(_), Some(limit)) => Some(quota + amount(limit.value())),
+            (Some(_), None) => None,
+        };
+        if let Some(problem) = most.and_then(|most| over(&format!("cohort {name}"), used, most)) {
+            return Some(problem);
+        }
+        above = parent;
+    }
+    None
+}
+
+fn over(whose: &str, used: i128, most: i128) -> Option<String> {
+    (used > most).then(|| format!("{whose} uses {used} of {most}"))
+}
+
+fn amount(value: i64) -> i128 {
+    // Unlimited is more than anybody can use.
+    if value == i64::MAX { i128::from(i64::MAX) * 1_000_000 } else { i128::from(value) }
+}
+
+fn quota_of(groups: &[ResourceGroup], (flavor, resource): &Cell) -> Quota {
+    for group in groups {
+        let Some(index) = group.resources.iter().position(|name| name == resource) else { continue };
+        let Some(quotas) = group.flavors.iter().find(|quotas| quotas.flavor == *flavor) else { continue };
+        return quotas.quotas.get(index).copied().unwrap_or_default();
+    }
+    Quota::default()
+}
+
+/// What a child keeps for itself and never lends.
+fn kept(own: i128, quota: &Quota) -> i128 {
+    quota.lending_limit.map_or(0, |limit| (own - amount(limit.value())).max(0))
+}
+
+/// What a cohort and all below it have, as far as it is lent upwards to it.
+fn subtree_quota(view: &View, cohort: &CohortName, cell: &Cell) -> i128 {
+    sum_below(view, cohort, cell, &mut BTreeSet::new()).0
+}
+
+/// What all below a cohort use of what it has, beyond what they keep for themselves.
+fn asked_of(view: &View, cohort: &CohortName, cell: &Cell) -> i128 {
+    sum_below(view, cohort, cell, &mut BTreeSet::new()).1
+}
+
+fn sum_below<'v>(
+    view: &'v View,
+    cohort: &'v CohortName,
+    cell: &Cell,
+    seen: &mut BTreeSet<&'v CohortName>,
+) -> (i128, i128) {
+    if !seen.insert(cohort) {
+        return (0, 0);
+    }
+    let own =
+        view.cohorts.get(cohort).map(|cohort| quota_of(&cohort.resource_groups, cell)).unwrap_or_default();
+    let (mut has, mut asks) = (amount(own.nominal.value()), 0);
+    for (name, queue) in view.queues.iter().filter(|(_, queue)| queue.cohort.as_ref() == Some(cohort)) {
+        let quota = quota_of(&queue.resource_groups, cell);
+        let nominal = amount(quota.nominal.value());
+        let used = use_of(view, name).get(cell).copied().unwrap_or(0);
+        let kept = kept(nominal, &quota);
+        has += nominal - kept;
+        asks += (used - kept).max(0);
+    }
+    let children = view.cohorts.iter().filter(|(_, child)| child.parent.as_ref() == Some(cohort));
+    for (name, child) in children {
+        let (below_has, below_asks) = sum_below(view, name, cell, seen);
+        let kept = kept(below_has, &quota_of(&child.resource_groups, cell));
+        has += below_has - kept;
+        asks += (below_asks - kept).max(0);
+    }
+    (has, asks)
+}
+
+/// What a queue has of its own in a cell.
+pub fn nominal(view: &View, queue: &ClusterQueueName, cell: &Cell) -> i128 {
+    view.queues.get(queue).map_or(0, |queue| amount(quota_of(&queue.resource_groups, cell).nominal.value()))
+}
+
+/// The highest cohort above a queue; its own name if it is in none.
+pub fn root_of(view: &View, queue: &ClusterQueueName) -> String {
+    let Some(mut name) = view.queues.get(queue).and_then(|queue| queue.cohort.as_ref()) else {
+        return format!("ClusterQueue {queue}");
+    };
+    for _ in 0..view.cohorts.len() {
+        match view.cohorts.get(name).and_then(|cohort| cohort.parent.as_ref()) {
+            Some(parent) => name = parent,
+            None => break,
+        }
+    }
+    format!("cohort {name}")
+}

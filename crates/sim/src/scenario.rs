@@ -1,0 +1,245 @@
+//! What happens in a simulation: queues, Jobs, people who interfere, and faults. Data, made from a seed.
+
+use std::time::Duration;
+
+use crate::faults::Faults;
+
+/// The queues of every scenario.
+pub const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
+/// The cohorts: `left` and `right` are below `root`.
+pub const COHORTS: [&str; 3] = ["root", "left", "right"];
+/// The flavors.
+pub const FLAVORS: [&str; 2] = ["f", "g"];
+
+/// What a queue has of a flavor: in cpus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Of its own.
+    pub nominal: u32,
+    /// How much more it may use.
+    pub borrowing_limit: Option<u32>,
+    /// How much of its own it lends.
+    pub lending_limit: Option<u32>,
+}
+
+/// How a queue is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name.
+    pub name: &'static str,
+    /// Its cohort.
+    pub cohort: &'static str,
+    /// StrictFIFO instead of BestEffortFIFO.
+    pub is_strict: bool,
+    /// One per flavor.
+    pub quotas: [Quota; FLAVORS.len()],
+    /// `withinClusterQueue`.
+    pub within: &'static str,
+    /// `reclaimWithinCohort`.
+    pub reclaim: &'static str,
+    /// Whether it preempts while it borrows.
+    pub borrows_by_priority: bool,
+}
+
+/// A Job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlan {
+    /// Its name.
+    pub name: String,
+    /// Its queue.
+    pub queue: &'static str,
+    /// How many pods.
+    pub pods: u32,
+    /// Cpus per pod.
+    pub cpus: u32,
+    /// 0, 1 or 2.
+    pub priority: u32,
+    /// How long its pods run, in milliseconds.
+    pub runs_millis: u64,
+    /// How long its pods take to end when they are told to, in milliseconds.
+    pub leaves_millis: u64,
+    /// Whether its pods fail.
+    pub fails: bool,
+}
+
+/// Something that somebody does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// A user submits a Job.
+    Submit(JobPlan),
+    /// A user deletes a Job.
+    Delete(String),
+    /// A user deletes a Job and submits another under its name at once.
+    Recreate(String),
+    /// A user suspends a Job by hand.
+    Suspend(String),
+    /// A user lets a Job run by hand.
+    Unsuspend(String),
+    /// A user sets `spec.active` of the Job's Workload.
+    SetActive(String, bool),
+    /// An administrator changes a quota.
+    SetQuota(&'static str, usize, Quota),
+    /// An administrator moves a queue.
+    SetCohort(&'static str, &'static str),
+    /// An administrator gives a cohort quota of its own, or takes it away.
+    SetCohortQuota(&'static str, u32),
+    /// An administrator stops a queue or lets it go on.
+    SetStopPolicy(&'static str, &'static str),
+    /// An administrator changes the labels that a flavor puts on pods, to the same values: everybody looks again.
+    TouchFlavor(&'static str),
+    /// The controller dies with its nth write from now on, and starts again a little later.
+    CrashAfter(u64),
+    /// A second controller runs for this many milliseconds.
+    SecondController(u64),
+    /// The controller's clock is set this many seconds ahead of time, or behind it.
+    StepClock(i64),
+}
+
+impl Deed {
+    /// Whether the definitions change by it.
+    pub fn redefines(&self) -> bool {
+        matches!(
+            self,
+            Self::SetQuota(..)
+                | Self::SetCohort(..)
+                | Self::SetCohortQuota(..)
+                | Self::SetStopPolicy(..)
+                | Self::TouchFlavor(_)
+        )
+    }
+}
+
+/// Something that happens at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Act {
+    /// When, since the beginning.
+    pub at: Duration,
+    /// What.
+    pub what: Deed,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// From which everything else follows that is not written down here.
+    pub seed: u64,
+    /// The queues.
+    pub queues: Vec<Queue>,
+    /// What goes wrong while things happen.
+    pub faults: Faults,
+    /// What happens, in order.
+    pub acts: Vec<Act>,
+}
+
+struct Dice(fastrand::Rng);
+
+impl Dice {
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.0.usize(0..all.len())]
+    }
+
+    fn in_a_thousand(&mut self, chance: u32) -> bool {
+        self.0.u32(0..1000) < chance
+    }
+
+    fn limit(&mut self) -> Option<u32> {
+        self.in_a_thousand(400).then(|| self.0.u32(0..4))
+    }
+
+    fn quota(&mut self) -> Quota {
+        let nominal = self.0.u32(0..5);
+        Quota {
+            nominal,
+            borrowing_limit: self.limit(),
+            lending_limit: self.limit().map(|limit| limit.min(nominal)),
+        }
+    }
+
+    fn queue(&mut self, name: &'static str) -> Queue {
+        let reclaim = self.one_of(&["Never", "LowerPriority", "Any"]);
+        Queue {
+            name,
+            cohort: self.one_of(&COHORTS),
+            is_strict: self.in_a_thousand(300),
+            quotas: [self.quota(), self.quota()],
+            within: self.one_of(&["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+            reclaim,
+            borrows_by_priority: reclaim != "Never" && self.in_a_thousand(400),
+        }
+    }
+
+    fn job(&mut self, number: usize) -> JobPlan {
+        JobPlan {
+            name: format!("j{number:03}"),
+            queue: self.one_of(&QUEUES),
+            pods: self.0.u32(1..4),
+            cpus: self.0.u32(1..3),
+            priority: self.0.u32(0..3),
+            runs_millis: self.0.u64(200..60_000),
+            leaves_millis: if self.in_a_thousand(500) { 0 } else { self.0.u64(0..30_000) },
+            fails: self.in_a_thousand(100),
+        }
+    }
+
+    fn faults(&mut self) -> Faults {
+        let mut often = |most: u32| if self.0.u32(0..3) == 0 { 0 } else { self.0.u32(0..most) };
+        Faults {
+            latency_millis: u64::from(often(200)),
+            conflict: often(60),
+            busy: often(40),
+            broken: often(40),
+            answer_lost: often(80),
+            cut: often(30),
+            expired: often(20),
+            twice: often(80),
+            lag_millis: u64::from(often(1500)),
+            old_list: often(300),
+        }
+    }
+
+    fn interference(&mut self, jobs: usize) -> Deed {
+        let job = format!("j{:03}", self.0.usize(0..jobs.max(1)));
+        let queue = self.one_of(&QUEUES);
+        match self.0.u32(0..14) {
+            0 => Deed::Delete(job),
+            1 => Deed::Recreate(job),
+            2 => Deed::Suspend(job),
+            3 => Deed::Unsuspend(job),
+            4 => Deed::SetActive(job, self.0.bool()),
+            5 | 6 => Deed::SetQuota(queue, self.0.usize(0..FLAVORS.len()), self.quota()),
+            7 => Deed::SetCohort(queue, self.one_of(&COHORTS)),
+            8 => Deed::SetCohortQuota(self.one_of(&COHORTS), self.0.u32(0..4)),
+            9 => Deed::SetStopPolicy(queue, self.one_of(&["None", "None", "Hold", "HoldAndDrain"])),
+            10 => Deed::TouchFlavor(self.one_of(&FLAVORS)),
+            11 => Deed::CrashAfter(self.0.u64(1..40)),
+            12 => Deed::SecondController(self.0.u64(1000..60_000)),
+            _ => Deed::StepClock(self.0.i64(-120..120)),
+        }
+    }
+}
+
+impl Scenario {
+    /// A scenario with this many Jobs and a third as many interferences. The same seed makes the same one.
+    pub fn random(seed: u64, jobs: usize) -> Self {
+        let mut dice = Dice(fastrand::Rng::with_seed(seed));
+        let queues = QUEUES.map(|name| dice.queue(name)).into();
+        let faults = dice.faults();
+        let span = 1_000 + 2_000 * jobs as u64;
+        let mut acts: Vec<Act> = Vec::new();
+        for number in 0..jobs {
+            let at = Duration::from_millis(dice.0.u64(0..span));
+            acts.push(Act { at, what: Deed::Submit(dice.job(number)) });
+        }
+        for _ in 0..jobs / 3 {
+            let at = Duration::from_millis(dice.0.u64(0..span + 30_000));
+            acts.push(Act { at, what: dice.interference(jobs) });
+        }
+        acts.sort_by_key(|act| act.at);
+        Self { seed, queues, faults, acts }
+    }
+
+    /// How often somebody interferes or submits.
+    pub fn occasions(&self) -> usize {
+        self.acts.len()
+    }
+}

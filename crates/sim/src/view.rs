@@ -1,0 +1,354 @@
+//! The objects as the API has them, read on their own: nothing here asks the engine.
+
+use std::collections::BTreeMap;
+
+use gangway_api::kueue;
+use gangway_api::names;
+use gangway_api::pods;
+use gangway_api::records::{self, ResourceRules};
+use gangway_apiserver::{ChangeKind, Committed};
+use gangway_model::queues::{ClusterQueue, Cohort, LocalQueue};
+use gangway_model::workload::{Admission, State, Workload};
+use gangway_model::{ClusterQueueName, CohortName, ObjectName, Requests, Timestamp, Uid};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use serde::de::DeserializeOwned;
+
+/// Everything that matters, as it is stored now.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Workloads by uid.
+    pub workloads: BTreeMap<Uid, SeenWorkload>,
+    /// Jobs by uid.
+    pub jobs: BTreeMap<Uid, SeenJob>,
+    /// Pods by uid.
+    pub pods: BTreeMap<Uid, SeenPod>,
+    /// ClusterQueues by name.
+    pub queues: BTreeMap<ClusterQueueName, ClusterQueue>,
+    /// Cohorts by name.
+    pub cohorts: BTreeMap<CohortName, Cohort>,
+    /// LocalQueues by name.
+    pub local_queues: BTreeMap<ObjectName, LocalQueue>,
+    /// What each Job was last given.
+    pub given: BTreeMap<Uid, Admission>,
+    /// When a queue, cohort or flavor last changed.
+    pub redefined_at: Option<Timestamp>,
+    /// Who left for whom, in order.
+    pub preemptions: Vec<Preempted>,
+    /// How many Workloads ended.
+    pub finished: usize,
+    /// How many were told to leave.
+    pub evictions: usize,
+}
+
+/// A Workload was told to leave for another.
+#[derive(Clone, Debug)]
+pub struct Preempted {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub victim: Uid,
+    /// For whom.
+    pub preemptor: Uid,
+}
+
+/// A Workload, and what its object says that the record does not.
+#[derive(Clone, Debug)]
+pub struct SeenWorkload {
+    /// Its record.
+    pub record: Workload,
+    /// Its conditions contradict each other.
+    pub repaired: bool,
+    /// Type, status and reason of its conditions, in the order of their types.
+    pub conditions: Vec<(String, bool, String)>,
+    /// Since when it waits in the same way.
+    pub waits_since: Timestamp,
+    /// How often it was told to leave, as its object counts.
+    pub counted_evictions: i64,
+}
+
+/// A Job.
+#[derive(Clone, Debug)]
+pub struct SeenJob {
+    /// Namespace and name.
+    pub name: ObjectName,
+    /// It may have pods.
+    pub runs: bool,
+    /// Its pod template says that it was started on some quota.
+    pub is_marked: bool,
+    /// It has ended.
+    pub has_ended: bool,
+}
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct SeenPod {
+    /// The Job that owns it.
+    pub owner: Uid,
+    /// What it asks for.
+    pub requests: Requests,
+    /// It was made from a template that was started on some quota.
+    pub is_marked: bool,
+    /// It has neither ended nor gone.
+    pub is_alive: bool,
+}
+
+/// What a change did.
+#[derive(Debug)]
+pub struct Step {
+    /// The change in a few words.
+    pub summary: String,
+    /// The Workload that changed.
+    pub workload: Option<Uid>,
+    /// That Workload as it was before.
+    pub before: Option<SeenWorkload>,
+    /// A status of a queue that was written, with the numbers in it.
+    pub queue_numbers: Vec<i64>,
+}
+
+impl View {
+    /// Takes a change in.
+    pub fn take(&mut self, change: &Committed, now: Timestamp) -> Step {
+        let is_gone = change.kind == ChangeKind::Deleted;
+        let kind = (change.group.as_str(), change.plural.as_str());
+        let verb = match change.kind {
+            ChangeKind::Added => "+",
+            ChangeKind::Modified => "~",
+            ChangeKind::Deleted => "-",
+        };
+        let mut step = Step {
+            summary: format!("{verb}{}/{}", change.plural, change.name),
+            workload: None,
+            before: None,
+            queue_numbers: Vec::new(),
+        };
+        match kind {
+            (kueue::GROUP, "workloads") => self.take_workload(change, is_gone, now, &mut step),
+            ("batch", "jobs") => self.take_job(change, is_gone, &mut step),
+            ("", "pods") => self.take_pod(change, is_gone, &mut step),
+            (kueue::GROUP, "clusterqueues" | "cohorts" | "localqueues" | "resourceflavors") => {
+                self.take_definition(change, is_gone, now, &mut step);
+            }
+            ("", "events") => step.summary += &event_summary(change),
+            _ => {}
+        }
+        step
+    }
+
+    fn take_workload(&mut self, change: &Committed, is_gone: bool, now: Timestamp, step: &mut Step) {
+        let Some(object) = parse::<kueue::Workload>(change) else { return };
+        let read = records::workload(&object, &ResourceRules::default());
+        let uid = read.record.uid.clone();
+        let before = self.workloads.remove(&uid);
+        if !is_gone {
+            step.summary += &format!(" {}", said_of(&read.record.state));
+            let is_same_wait =
+                before.as_ref().is_some_and(|before| waits_alike(&before.record, &read.record));
+            let waits_since = match &before {
+                Some(before) if is_same_wait => before.waits_since,
+                _ => now,
+            };
+            let seen = SeenWorkload {
+                repaired: read.repaired,
+                conditions: conditions_of(&object),
+                waits_since,
+                counted_evictions: counted_evictions(&object),
+                record: read.record,
+            };
+            self.note_life(before.as_ref(), &seen, now);
+            self.workloads.insert(uid.clone(), seen);
+        }
+        (step.workload, step.before) = (Some(uid), before);
+    }
+
+    fn note_life(&mut self, before: Option<&SeenWorkload>, seen: &SeenWorkload, now: Timestamp) {
+        let state_before = before.map(|before| &before.record.state);
+        let state = &seen.record.state;
+        if let (Some(owner), Some(reservation)) = (&seen.record.owner, state.reservation()) {
+            self.given.insert(owner.clone(), (*reservation.admission).clone());
+        }
+        if state.is_finished() && !state_before.is_some_and(State::is_finished) {
+            self.finished += 1;
+        }
+        if is_leaving(state) && !state_before.is_some_and(is_leaving) {
+            self.evictions += 1;
+            if let Some(preemptor) = state.preemptor() {
+                let (victim, preemptor) = (seen.record.uid.clone(), preemptor.clone());
+                self.preemptions.push(Preempted { at: now, victim, preemptor });
+            }
+        }
+    }
+
+    fn take_job(&mut self, change: &Committed, is_gone: bool, step: &mut Step) {
+        let Some(job) = parse::<Job>(change) else { return };
+        let uid = Uid::from(job.uid().unwrap_or_default());
+        if is_gone {
+            self.jobs.remove(&uid);
+            return;
+        }
+        let spec = job.spec.as_ref();
+        let status = job.status.as_ref();
+        let template = spec.and_then(|spec| spec.template.metadata.as_ref());
+        let labels = template.and_then(|metadata| metadata.labels.as_ref());
+        let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
+        let has_ended = conditions.into_iter().any(|condition| {
+            matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
+        });
+        let seen = SeenJob {
+            name: ObjectName::new(job.namespace().unwrap_or_default(), &job.name_any()),
+            runs: spec.is_some_and(|spec| spec.suspend != Some(true)),
+            is_marked: labels.is_some_and(|labels| labels.contains_key(names::POD_SET_LABEL)),
+            has_ended,
+        };
+        let active = status.and_then(|status| status.active).unwrap_or(0);
+        let terminating = status.and_then(|status| status.terminating).unwrap_or(0);
+        let runs = if seen.runs { "runs" } else { "suspended" };
+        let end = if has_ended { ", ended" } else { "" };
+        step.summary += &format!(" {runs}, {active} active, {terminating} terminating{end}");
+        self.jobs.insert(uid, seen);
+    }
+
+    fn take_pod(&mut self, change: &Committed, is_gone: bool, step: &mut Step) {
+        let Some(pod) = parse::<Pod>(change) else { return };
+        let uid = Uid::from(pod.uid().unwrap_or_default());
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        let leaves = if pod.metadata.deletion_timestamp.is_some() { ", leaves" } else { "" };
+        step.summary += &format!(" {phase}{leaves}");
+        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let Some(owner) = owner.map(|owner| Uid::from(owner.uid.as_str())) else { return };
+        if is_gone {
+            self.pods.remove(&uid);
+            return;
+        }
+        let requests = pod.spec.as_ref().and_then(|spec| pods::requests(spec).ok()).unwrap_or_default();
+        let is_marked = pod.labels().contains_key(names::POD_SET_LABEL);
+        let is_alive = !matches!(phase, "Succeeded" | "Failed");
+        self.pods.insert(uid, SeenPod { owner, requests, is_marked, is_alive });
+    }
+
+    fn take_definition(&mut self, change: &Committed, is_gone: bool, now: Timestamp, step: &mut Step) {
+        let changed = match change.plural.as_str() {
+            "clusterqueues" => {
+                let Some(object) = parse::<kueue::ClusterQueue>(change) else { return };
+                step.queue_numbers = queue_numbers(change);
+                let record = records::cluster_queue(&object).record;
+                replace(&mut self.queues, record.name.clone(), record, is_gone)
+            }
+            "cohorts" => {
+                let Some(object) = parse::<kueue::Cohort>(change) else { return };
+                let record = records::cohort(&object).record;
+                replace(&mut self.cohorts, record.name.clone(), record, is_gone)
+            }
+            "localqueues" => {
+                let Some(object) = parse::<kueue::LocalQueue>(change) else { return };
+                step.queue_numbers = queue_numbers(change);
+                let record = records::local_queue(&object).record;
+                replace(&mut self.local_queues, record.name.clone(), record, is_gone)
+            }
+            _ => true,
+        };
+        if changed {
+            self.redefined_at = Some(now);
+        }
+    }
+
+    /// The ClusterQueue that a Workload waits in or uses.
+    pub fn queue_of<'a>(&'a self, workload: &'a Workload) -> Option<&'a ClusterQueueName> {
+        if let Some(reservation) = workload.state.reservation() {
+            return Some(&reservation.admission.cluster_queue);
+        }
+        let name = ObjectName { namespace: workload.name.namespace.clone(), name: workload.queue.clone() };
+        self.local_queues.get(&name).map(|local| &local.cluster_queue)
+    }
+
+    /// The Workload of a Job that has quota, if one has.
+    pub fn holder_of(&self, job: &Uid) -> Option<&SeenWorkload> {
+        let mut owned = self.workloads.values().filter(|seen| seen.record.owner.as_ref() == Some(job));
+        owned.find(|seen| seen.record.state.reservation().is_some())
+    }
+}
+
+fn parse<K: DeserializeOwned>(change: &Committed) -> Option<K> {
+    serde_json::from_slice(&change.object).ok()
+}
+
+/// Takes a definition in; says whether it is another than before.
+fn replace<K: Ord, V: PartialEq>(all: &mut BTreeMap<K, V>, key: K, value: V, is_gone: bool) -> bool {
+    if is_gone {
+        return all.remove(&key).is_some();
+    }
+    let is_same = all.get(&key) == Some(&value);
+    all.insert(key, value);
+    !is_same
+}
+
+/// Whether a Workload was told to leave and has not left yet.
+pub fn is_leaving(state: &State) -> bool {
+    matches!(state, State::Evicting(..))
+}
+
+fn waits_alike(before: &Workload, now: &Workload) -> bool {
+    let (State::Pending(one), State::Pending(other)) = (&before.state, &now.state) else { return false };
+    before.asks_the_same_as(now) && one.requeued == other.requeued && one.evicted == other.evicted
+}
+
+fn conditions_of(object: &kueue::Workload) -> Vec<(String, bool, String)> {
+    let all = object.status.iter().flat_map(|status| &status.conditions);
+    let mut list: Vec<_> = all
+        .map(|condition| (condition.type_.clone(), condition.status == "True", condition.reason.clone()))
+        .collect();
+    list.sort();
+    list
+}
+
+fn counted_evictions(object: &kueue::Workload) -> i64 {
+    let stats = object.status.as_ref().and_then(|status| status.scheduling_stats.as_ref());
+    stats.iter().flat_map(|stats| &stats.evictions).map(|entry| i64::from(entry.count)).sum()
+}
+
+/// Every number in a queue's status.
+fn queue_numbers(change: &Committed) -> Vec<i64> {
+    let Some(object) = parse::<serde_json::Value>(change) else { return Vec::new() };
+    let status = &object["status"];
+    let counts = ["pendingWorkloads", "reservingWorkloads", "admittedWorkloads"];
+    let mut numbers: Vec<i64> = counts.iter().filter_map(|count| status[count].as_i64()).collect();
+    for list in ["flavorsUsage", "flavorsReservation"] {
+        for flavor in status[list].as_array().into_iter().flatten() {
+            for resource in flavor["resources"].as_array().into_iter().flatten() {
+                let is_negative = ["total", "borrowed"]
+                    .iter()
+                    .any(|key| resource[key].as_str().is_some_and(|t| t.starts_with('-')));
+                numbers.push(if is_negative { -1 } else { 0 });
+            }
+        }
+    }
+    numbers
+}
+
+fn said_of(state: &State) -> String {
+    match state {
+        State::Pending(pending) => match &pending.waiting {
+            Some(waiting) => format!("waits: {}", waiting.reason),
+            None => "is new".to_owned(),
+        },
+        State::Holding(reservation) => {
+            let flavors: Vec<&str> =
+                reservation.admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+            format!("has quota of {} on {}", reservation.admission.cluster_queue, flavors.join(", "))
+        }
+        State::Evicting(_, eviction) => match eviction.preemption.as_ref().and_then(|p| p.preemptor.as_ref())
+        {
+            Some(preemptor) => format!("has to leave: {} for {preemptor}", eviction.reason),
+            None => format!("has to leave: {}", eviction.reason),
+        },
+        State::Finished(finish, _) => format!("ended: {}", finish.reason),
+    }
+}
+
+fn event_summary(change: &Committed) -> String {
+    let Some(event) = parse::<serde_json::Value>(change) else { return String::new() };
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let about = &event["involvedObject"];
+    format!(" {} about {} {}", text(&event["reason"]), text(&about["kind"]), text(&about["name"]))
+}

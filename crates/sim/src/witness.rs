@@ -1,0 +1,209 @@
+//! Sees every change that the API commits, before anybody acts on it, and judges it.
+
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use gangway_apiserver::{ApiServer, Committed};
+use gangway_model::{Clock, Timestamp};
+use tokio::sync::Notify;
+
+use crate::faults::{Asked, Chance, EventFate, Fate, Faults};
+use crate::invariants::{self, Violation};
+use crate::view::View;
+
+/// Who answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The API server.
+    ByTheServer,
+    /// Nobody: whoever asked is dead.
+    ByNobody,
+}
+
+/// The controller's name, in requests.
+pub const CONTROLLER: &str = "gangway-controller";
+
+/// What is known of a simulation that runs.
+pub struct Witness {
+    api: ApiServer,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Rung when the controller has to die.
+    pub crash: Notify,
+}
+
+struct State {
+    chance: Chance,
+    view: View,
+    seen_version: u64,
+    steps: u64,
+    last_write_at: Timestamp,
+    hash: DefaultHasher,
+    story: Option<String>,
+    violation: Option<Violation>,
+    controller_writes: u64,
+    crash_at: Option<u64>,
+}
+
+impl std::fmt::Debug for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Witness").finish_non_exhaustive()
+    }
+}
+
+impl Witness {
+    /// A witness of what happens to `api` from now on. With `tells`, it writes down what it sees.
+    pub fn new(api: ApiServer, clock: Arc<dyn Clock>, chance: Chance, tells: bool) -> Arc<Self> {
+        let state = State {
+            chance,
+            view: View::default(),
+            seen_version: 0,
+            steps: 0,
+            last_write_at: clock.now(),
+            hash: DefaultHasher::new(),
+            story: tells.then(String::new),
+            violation: None,
+            controller_writes: 0,
+            crash_at: None,
+        };
+        Arc::new(Self { api, clock, state: Mutex::new(state), crash: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What becomes of a request.
+    pub fn fate_of(&self, asked: &Asked) -> Fate {
+        self.state().chance.of_request(asked)
+    }
+
+    /// What becomes of an event of a watch.
+    pub fn fate_of_event(&self) -> EventFate {
+        self.state().chance.of_event()
+    }
+
+    /// An old list for somebody who asks for one.
+    pub fn old_list(&self, asked: &Asked) -> Option<Bytes> {
+        self.state().chance.old_list(asked)
+    }
+
+    /// Keeps a list until it is old.
+    pub fn keep_list(&self, asked: Asked, list: Bytes) {
+        self.state().chance.keep_list(asked, list);
+    }
+
+    /// From now on these things go wrong.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().chance.faults = faults;
+    }
+
+    /// The controller dies with its nth write from now on.
+    pub fn crash_after(&self, writes: u64) {
+        let mut state = self.state();
+        state.crash_at = Some(state.controller_writes + writes.max(1));
+    }
+
+    /// Notes something that changed nothing.
+    pub fn note(&self, who: &str, asked: &Asked, code: u16, what: &str) {
+        let now = self.clock.now();
+        self.state().tell(now, &format!("{who} {} {} {code} {what}", asked.method, asked.place()));
+    }
+
+    /// Notes what a person did.
+    pub fn tell(&self, what: &str) {
+        let now = self.clock.now();
+        self.state().tell(now, what);
+    }
+
+    /// A request was carried out: every change that it made is a step, and is judged.
+    pub fn answered(&self, who: &str, asked: &Asked, code: u16, told: &str) -> Answered {
+        if !asked.is_write() {
+            return Answered::ByTheServer;
+        }
+        let now = self.clock.now();
+        let mut state = self.state();
+        for change in self.api.changes_after(state.seen_version) {
+            state.seen_version = change.version;
+            state.take(who, &change, now);
+        }
+        if code >= 400 || !told.is_empty() {
+            state.tell(now, &format!("{who} {} {} {code} {told}", asked.method, asked.place()));
+        }
+        if who == CONTROLLER && code < 300 && state.counts_down_to_a_crash() {
+            state.tell(now, "the controller dies");
+            self.crash.notify_one();
+            return Answered::ByNobody;
+        }
+        Answered::ByTheServer
+    }
+
+    /// What is there now, and what has been.
+    pub fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        look(&self.state().view)
+    }
+
+    /// The first sentence that did not hold.
+    pub fn violation(&self) -> Option<Violation> {
+        self.state().violation.clone()
+    }
+
+    /// A sentence did not hold.
+    pub fn accuse(&self, violation: Violation) {
+        self.state().violation.get_or_insert(violation);
+    }
+
+    /// How many changes were judged.
+    pub fn steps(&self) -> u64 {
+        self.state().steps
+    }
+
+    /// When something was last written.
+    pub fn last_write_at(&self) -> Timestamp {
+        self.state().last_write_at
+    }
+
+    /// The same for the same story, in every process.
+    pub fn hash(&self) -> u64 {
+        self.state().hash.finish()
+    }
+
+    /// What was seen, line by line.
+    pub fn take_story(&self) -> String {
+        self.state().story.take().unwrap_or_default()
+    }
+}
+
+impl State {
+    fn take(&mut self, who: &str, change: &Committed, now: Timestamp) {
+        // Nodes renew their leases for ever; nobody acts on them.
+        if change.plural == "leases" {
+            return;
+        }
+        self.steps += 1;
+        self.last_write_at = now;
+        let step = self.view.take(change, now);
+        self.hash.write(&change.object);
+        let line = format!("{who} {}", step.summary);
+        self.tell(now, &line);
+        if self.violation.is_none() {
+            self.violation = invariants::check_step(&self.view, &step, now);
+        }
+    }
+
+    fn tell(&mut self, now: Timestamp, line: &str) {
+        self.hash.write_i64(now.as_nanos());
+        self.hash.write(line.as_bytes());
+        if let Some(story) = &mut self.story {
+            let millis = now.as_nanos() / 1_000_000 % 100_000_000;
+            let _ = writeln!(story, "{:>6}.{:03} {line}", millis / 1000, millis % 1000);
+        }
+    }
+
+    fn counts_down_to_a_crash(&mut self) -> bool {
+        self.controller_writes += 1;
+        self.crash_at.take_if(|at| *at <= self.controller_writes).is_some()
+    }
+}

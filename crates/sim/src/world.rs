@@ -1,0 +1,265 @@
+//! The whole stack on one thread in virtual time.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use gangway_api::config::Configuration;
+use gangway_api::kueue::{self, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
+use gangway_apiserver::{ApiServer, controllers};
+use gangway_controller::workloads::Snapshot;
+use gangway_controller::{pods, workloads};
+use gangway_model::Clock;
+use gangway_node::fake::{FakeNode, run_fake_nodes};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::clock::VirtualClock;
+use crate::faults::{Chance, Connection, Faults};
+use crate::objects;
+use crate::scenario::{COHORTS, Deed, FLAVORS, JobPlan, QUEUES, Scenario};
+use crate::witness::{CONTROLLER, Witness};
+
+/// How long a controller that died stays away.
+const RESTART: Duration = Duration::from_secs(2);
+/// Cpus of a fake node: more than all quotas together, so that quota alone decides.
+const NODE_CPUS: &str = "1000";
+
+/// A cluster that is only played.
+pub struct World {
+    /// Sees all that happens.
+    pub witness: Arc<Witness>,
+    /// The time that it is, for all but the controller.
+    pub clock: Arc<VirtualClock>,
+    api: ApiServer,
+    user: Client,
+    controller_clock: Arc<VirtualClock>,
+    parts: JoinSet<()>,
+    plans: BTreeMap<String, JobPlan>,
+    quotas: BTreeMap<&'static str, Vec<crate::scenario::Quota>>,
+}
+
+impl World {
+    /// The API with the scenario's queues, and everybody who acts on it.
+    pub async fn start(scenario: &Scenario, tells: bool) -> Self {
+        let began = Instant::now();
+        let clock = Arc::new(VirtualClock::since(began));
+        let api = ApiServer::builder().seed(scenario.seed).clock(clock.clone()).build();
+        let chance = Chance::seeded(scenario.seed ^ 0x5eed, Faults::default());
+        let witness = Witness::new(api.clone(), clock.clone(), chance, tells);
+        let user = Connection::spared_client(&api, "user", &witness);
+        let quotas = scenario.queues.iter().map(|queue| (queue.name, queue.quotas.to_vec())).collect();
+        let mut world = Self {
+            witness,
+            api,
+            user,
+            controller_clock: Arc::new(VirtualClock::since(began)),
+            clock,
+            parts: JoinSet::new(),
+            plans: BTreeMap::new(),
+            quotas,
+        };
+        world.define(scenario).await;
+        world.witness.set_faults(scenario.faults);
+        world.start_parts();
+        world
+    }
+
+    async fn define(&self, scenario: &Scenario) {
+        let crds: Api<gangway_api::CustomResourceDefinition> = Api::all(self.user.clone());
+        for crd in gangway_api::crds() {
+            self.expect(crds.create(&PostParams::default(), &crd).await);
+        }
+        for name in FLAVORS {
+            self.create(&Api::<ResourceFlavor>::all(self.user.clone()), objects::flavor(name)).await;
+        }
+        for priority in 0..3 {
+            let api: Api<WorkloadPriorityClass> = Api::all(self.user.clone());
+            self.create(&api, objects::priority_class(priority)).await;
+        }
+        for name in COHORTS {
+            let parent = (name != "root").then_some("root");
+            self.create(&Api::<Cohort>::all(self.user.clone()), objects::cohort(name, parent, 0)).await;
+        }
+        for queue in &scenario.queues {
+            self.create(&Api::<ClusterQueue>::all(self.user.clone()), objects::cluster_queue(queue)).await;
+        }
+        for name in QUEUES {
+            let api: Api<LocalQueue> = Api::default_namespaced(self.user.clone());
+            self.create(&api, objects::local_queue(name)).await;
+        }
+    }
+
+    fn start_parts(&mut self) {
+        let client = |who| Connection::late_client(&self.api, who, &self.witness);
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        self.parts.spawn(controllers::jobs::run(client("job-controller"), clock.clone()).map(drop));
+        self.parts.spawn(controllers::garbage::run(client("garbage-collector")).map(drop));
+        let nodes = FLAVORS.map(|pool| FakeNode {
+            name: format!("node-{pool}"),
+            labels: [("pool".to_owned(), pool.to_owned())].into(),
+            capacity: [("cpu".to_owned(), NODE_CPUS.to_owned()), ("pods".to_owned(), "10000".to_owned())]
+                .into(),
+            ..FakeNode::default()
+        });
+        let nodes = run_fake_nodes(client("node"), clock.clone(), nodes.into(), std::future::pending());
+        self.parts.spawn(nodes.map(drop));
+        let scheduler = Connection::client(&self.api, "gangway-scheduler", &self.witness);
+        let options = pods::Options {
+            scheduler_names: vec!["default-scheduler".to_owned()],
+            ..pods::Options::default()
+        };
+        self.parts.spawn(pods::run(scheduler, clock, options).map(drop));
+        self.parts.spawn(supervise(self.api.clone(), self.controller_clock.clone(), self.witness.clone()));
+    }
+
+    /// Somebody does something. What the API refuses is not done, as in life.
+    pub async fn perform(&mut self, deed: &Deed) {
+        self.witness.tell(&format!("{deed:?}"));
+        match deed {
+            Deed::Submit(plan) => {
+                self.plans.insert(plan.name.clone(), plan.clone());
+                self.submit(plan).await;
+            }
+            Deed::Delete(name) => self.delete(name).await,
+            Deed::Recreate(name) => {
+                self.delete(name).await;
+                if let Some(plan) = self.plans.get(name).cloned() {
+                    self.submit(&plan).await;
+                }
+            }
+            Deed::Suspend(name) => self.patch_job(name, json!({"spec": {"suspend": true}})).await,
+            Deed::Unsuspend(name) => self.patch_job(name, json!({"spec": {"suspend": false}})).await,
+            Deed::SetActive(name, active) => self.set_active(name, *active).await,
+            Deed::CrashAfter(writes) => self.witness.crash_after(*writes),
+            Deed::SecondController(millis) => {
+                let client = Connection::client(&self.api, "second-controller", &self.witness);
+                let work = workloads::run(client, self.clock.clone(), options());
+                self.parts.spawn(tokio::time::timeout(Duration::from_millis(*millis), work).map(drop));
+            }
+            Deed::StepClock(seconds) => self.controller_clock.set_wrong_by(*seconds),
+            redefinition => self.redefine(redefinition).await,
+        }
+    }
+
+    async fn redefine(&mut self, deed: &Deed) {
+        let queues: Api<ClusterQueue> = Api::all(self.user.clone());
+        match deed {
+            Deed::SetQuota(queue, flavor, quota) => {
+                if let Some(quotas) = self.quotas.get_mut(queue) {
+                    quotas[*flavor] = *quota;
+                    let spec = json!({"spec": {"resourceGroups": objects::resource_groups(quotas)}});
+                    self.patch(&queues, queue, spec).await;
+                }
+            }
+            Deed::SetCohort(queue, cohort) => {
+                self.patch(&queues, queue, json!({"spec": {"cohortName": cohort}})).await;
+            }
+            Deed::SetStopPolicy(queue, policy) => {
+                self.patch(&queues, queue, json!({"spec": {"stopPolicy": policy}})).await;
+            }
+            Deed::SetCohortQuota(cohort, cpus) => {
+                let parent = (*cohort != "root").then_some("root");
+                let spec = objects::cohort(cohort, parent, *cpus)["spec"].clone();
+                let groups = spec.get("resourceGroups").cloned().unwrap_or(Value::Null);
+                let api: Api<Cohort> = Api::all(self.user.clone());
+                self.patch(&api, cohort, json!({"spec": {"resourceGroups": groups}})).await;
+            }
+            Deed::TouchFlavor(flavor) => {
+                let api: Api<ResourceFlavor> = Api::all(self.user.clone());
+                let touched = json!({"metadata": {"annotations": {"touched": self.clock.now().as_nanos().to_string()}}});
+                self.patch(&api, flavor, touched).await;
+            }
+            other => unreachable!("{other:?} is not about a definition"),
+        }
+    }
+
+    /// The cluster as a controller that started now would see it.
+    pub async fn snapshot(&self) -> Result<Snapshot, workloads::Error> {
+        Snapshot::read(self.user.clone(), self.clock.clone(), &options().config).await
+    }
+
+    fn jobs(&self) -> Api<Job> {
+        Api::default_namespaced(self.user.clone())
+    }
+
+    async fn submit(&self, plan: &JobPlan) {
+        self.create(&self.jobs(), objects::job(plan)).await;
+    }
+
+    async fn delete(&self, name: &str) {
+        self.done(self.jobs().delete(name, &DeleteParams::background()).await);
+    }
+
+    async fn patch_job(&self, name: &str, patch: Value) {
+        self.patch(&self.jobs(), name, patch).await;
+    }
+
+    async fn set_active(&self, job: &str, active: bool) {
+        let api: Api<kueue::Workload> = Api::default_namespaced(self.user.clone());
+        let Ok(all) = api.list(&ListParams::default()).await else { return };
+        let is_of_job =
+            |workload: &&kueue::Workload| workload.owner_references().iter().any(|owner| owner.name == job);
+        if let Some(workload) = all.items.iter().find(is_of_job) {
+            self.patch(&api, &workload.name_any(), json!({"spec": {"active": active}})).await;
+        }
+    }
+
+    async fn create<K>(&self, api: &Api<K>, object: Value)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        match serde_json::from_value(object) {
+            Ok(object) => self.done(api.create(&PostParams::default(), &object).await),
+            Err(error) => self.witness.tell(&format!("not an object: {error}")),
+        }
+    }
+
+    async fn patch<K>(&self, api: &Api<K>, name: &str, patch: Value)
+    where
+        K: Resource + Clone + Debug + DeserializeOwned,
+    {
+        self.done(api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await);
+    }
+
+    fn done<T>(&self, result: Result<T, kube::Error>) {
+        if let Err(error) = result {
+            self.witness.tell(&format!("refused: {error}"));
+        }
+    }
+
+    /// What the scenario cannot do without.
+    fn expect<T>(&self, result: Result<T, kube::Error>) {
+        if let Err(error) = result {
+            panic!("a simulated API refuses its own definitions: {error}");
+        }
+    }
+}
+
+fn options() -> workloads::Options {
+    let config =
+        Configuration { requests_per_second: f64::MAX, request_burst: u32::MAX, ..Configuration::default() };
+    workloads::Options { config, ..workloads::Options::default() }
+}
+
+/// Runs the controller, and another one after each that dies.
+async fn supervise(api: ApiServer, clock: Arc<VirtualClock>, witness: Arc<Witness>) {
+    loop {
+        let client = Connection::client(&api, CONTROLLER, &witness);
+        let work = workloads::run(client, clock.clone(), options());
+        tokio::select! {
+            biased;
+            () = witness.crash.notified() => {}
+            _ = work => witness.tell("the controller ended by itself"),
+        }
+        tokio::time::sleep(RESTART).await;
+    }
+}

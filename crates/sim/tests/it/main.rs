@@ -1,0 +1,3 @@
+//! The whole system in virtual time.
+
+mod seeds;
