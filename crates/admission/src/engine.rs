@@ -147,6 +147,7 @@ impl Engine {
                 track.rare.end_refusals(now);
             }
             self.end_hold_that_is_over(id, now);
+            self.end_staleness_that_is_over(id, now);
             self.reindex(id);
             self.touch(id);
             // A stored time that has passed stays stored; it fires once, and later ones remain.

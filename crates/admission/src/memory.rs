@@ -163,7 +163,7 @@ pub(crate) struct Rare {
     /// The report that is being written. Restart: written again if it is not there.
     pub(crate) report: Option<Box<UnderWay>>,
     /// A write met a conflict at this version: nothing is decided before a newer one is seen. Restart: the list is newer.
-    pub(crate) stale: Option<u64>,
+    pub(crate) stale: Option<Stale>,
     /// The API refused the last decision. Restart: it is tried once more at once.
     pub(crate) refused: Option<Box<Refused>>,
     /// The API refused the last report. Restart: it is tried once more at once.
@@ -378,6 +378,15 @@ pub(crate) struct UnderWay {
 pub(crate) struct Grant {
     pub(crate) queue: QueueId,
     pub(crate) usage: Arc<CellAmounts>,
+}
+
+/// A write met a conflict.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stale {
+    /// The version that it was sent on top of.
+    pub(crate) version: u64,
+    /// If no newer one is seen by then, there was none: it is tried again on top of the same.
+    pub(crate) until: Timestamp,
 }
 
 /// The API refused a write.

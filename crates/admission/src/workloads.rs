@@ -283,9 +283,10 @@ impl Engine {
         let track = &self.memory.tracks[id.index()];
         let refusals = [&track.rare.refused, &track.rare.report_refused].into_iter().flatten();
         let retry = refusals.filter_map(|refused| refused.retry_at).filter(|at| *at > passed).min();
+        let stale = track.rare.stale.map(|stale| stale.until);
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
         let own = lifecycle::deadline(&self.durable, workload);
-        let first = retry.into_iter().chain(hold).chain(own).filter(|at| *at > passed).min();
+        let first = retry.into_iter().chain(stale).chain(hold).chain(own).filter(|at| *at > passed).min();
         if let Some(at) = first {
             self.memory.tracks[id.index()].rare.deadline = first;
             self.memory.deadlines.insert((at, id));

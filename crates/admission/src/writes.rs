@@ -7,7 +7,10 @@ use crate::decision::{Action, Decision, DecisionId, PendingWrite};
 use crate::engine::Engine;
 use crate::event::Outcome;
 use crate::ids::WorkloadId;
-use crate::memory::{Grant, Refused, UnderWay};
+use crate::memory::{Grant, Refused, Stale, UnderWay};
+
+/// For how long a conflict is taken to mean that a newer version is on its way.
+const STALE_SECONDS: i64 = 5;
 
 impl Engine {
     /// Makes a decision and books its effect.
@@ -74,6 +77,11 @@ impl Engine {
         })
     }
 
+    /// Whether the end of a decision is still open: it was not sent, or nobody knows how that ended.
+    pub fn is_under_way(&self, decision: DecisionId) -> bool {
+        self.memory.under_way.get(decision).is_some()
+    }
+
     pub(crate) fn on_outcome(&mut self, decision: DecisionId, outcome: Outcome, now: Timestamp) {
         let Some(id) = self.memory.under_way.get(decision) else { return };
         self.forget_preemptor(id);
@@ -116,7 +124,8 @@ impl Engine {
             Outcome::Unknown => {}
             Outcome::Conflict => {
                 if write.sent_on.is_some_and(|version| version >= workload.version) {
-                    track.rare.stale = Some(workload.version);
+                    let until = now.plus_seconds(STALE_SECONDS);
+                    track.rare.stale = Some(Stale { version: workload.version, until });
                 }
             }
             Outcome::Rejected(message) => {
@@ -168,10 +177,22 @@ impl Engine {
     pub(crate) fn end_staleness(&mut self, id: WorkloadId) {
         let Some(version) = self.durable.workloads.get(id).map(|workload| workload.version) else { return };
         let track = &mut self.memory.tracks[id.index()];
-        if track.rare.stale.is_some_and(|stale| version > stale) {
-            track.rare.stale = None;
-            // So that it comes back as somebody who was not evaluated yet.
-            self.leave_queue(id);
+        if track.rare.stale.is_some_and(|stale| version > stale.version) {
+            self.look_again(id);
         }
+    }
+
+    /// No newer version came than the one that met a conflict.
+    pub(crate) fn end_staleness_that_is_over(&mut self, id: WorkloadId, now: Timestamp) {
+        let stale = self.track(id).and_then(|track| track.rare.stale);
+        if stale.is_some_and(|stale| stale.until <= now) {
+            self.look_again(id);
+        }
+    }
+
+    /// Lets a Workload come back as somebody who was not evaluated yet.
+    fn look_again(&mut self, id: WorkloadId) {
+        self.memory.tracks[id.index()].rare.stale = None;
+        self.leave_queue(id);
     }
 }

@@ -8,6 +8,7 @@ use gangway_model::Clock;
 use crate::faults::Faults;
 use crate::invariants::{Rest, Violation, check_rest};
 use crate::scenario::{Deed, Scenario};
+use crate::witness::Listener;
 use crate::world::World;
 
 /// After this long without a write everything is at rest: nothing that waits for a time waits longer.
@@ -26,33 +27,31 @@ pub struct Outcome {
     pub steps: u64,
     /// The same whenever the same scenario is played.
     pub hash: u64,
-    /// What happened, line by line, if it was asked for.
-    pub story: String,
     /// How many Workloads ended, and how many were told to leave.
     pub finished: usize,
     /// See above.
     pub evictions: usize,
 }
 
-/// Plays a scenario in a runtime of its own, whose clock is paused.
+/// Plays a scenario in a runtime of its own, whose clock is paused. A listener is told everything that happens.
 ///
 /// # Panics
 ///
 /// If no runtime can be made.
-pub fn check(scenario: &Scenario, tells: bool) -> Outcome {
+pub fn check(scenario: &Scenario, listener: Option<Listener>) -> Outcome {
     // What goes wrong is ordered, and no news.
     let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
     // The waits of watches that failed are drawn from this generator.
     fastrand::seed(scenario.seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(play(scenario, tells)),
+        Ok(runtime) => runtime.block_on(play(scenario, listener)),
         Err(error) => panic!("no runtime for a simulation: {error}"),
     }
 }
 
-async fn play(scenario: &Scenario, tells: bool) -> Outcome {
-    let mut world = World::start(scenario, tells).await;
+async fn play(scenario: &Scenario, listener: Option<Listener>) -> Outcome {
+    let mut world = World::start(scenario, listener).await;
     let began = tokio::time::Instant::now();
     for act in &scenario.acts {
         tokio::time::sleep_until(began + act.at).await;
@@ -69,7 +68,6 @@ async fn play(scenario: &Scenario, tells: bool) -> Outcome {
         violation: world.witness.violation(),
         steps: world.witness.steps(),
         hash: world.witness.hash(),
-        story: world.witness.take_story(),
         finished,
         evictions,
     }
@@ -119,9 +117,8 @@ fn idle_for(world: &World) -> Duration {
 
 /// Leaves out what is not needed to break the same sentence.
 pub fn shrink(scenario: &Scenario, violation: &Violation) -> Scenario {
-    let fails = |candidate: &Scenario| {
-        check(candidate, false).violation.is_some_and(|found| found.id == violation.id)
-    };
+    let fails =
+        |candidate: &Scenario| check(candidate, None).violation.is_some_and(|found| found.id == violation.id);
     let mut small = scenario.clone();
     let calm = Scenario { faults: Faults::default(), ..small.clone() };
     if fails(&calm) {

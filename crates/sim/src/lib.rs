@@ -26,3 +26,4 @@ pub use check::{Outcome, check, shrink};
 pub use faults::Faults;
 pub use invariants::{INVARIANTS, Invariant, Violation};
 pub use scenario::{Act, Deed, JobPlan, Queue, Quota, Scenario};
+pub use witness::Listener;

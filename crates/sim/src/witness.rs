@@ -1,6 +1,5 @@
 //! Sees every change that the API commits, before anybody acts on it, and judges it.
 
-use std::fmt::Write;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +24,9 @@ pub enum Answered {
 /// The controller's name, in requests.
 pub const CONTROLLER: &str = "gangway-controller";
 
+/// Is told everything that happens, line by line.
+pub type Listener = Box<dyn FnMut(&str) + Send>;
+
 /// What is known of a simulation that runs.
 pub struct Witness {
     api: ApiServer,
@@ -41,7 +43,7 @@ struct State {
     steps: u64,
     last_write_at: Timestamp,
     hash: DefaultHasher,
-    story: Option<String>,
+    listener: Option<Listener>,
     violation: Option<Violation>,
     controller_writes: u64,
     crash_at: Option<u64>,
@@ -54,8 +56,13 @@ impl std::fmt::Debug for Witness {
 }
 
 impl Witness {
-    /// A witness of what happens to `api` from now on. With `tells`, it writes down what it sees.
-    pub fn new(api: ApiServer, clock: Arc<dyn Clock>, chance: Chance, tells: bool) -> Arc<Self> {
+    /// A witness of what happens to `api` from now on.
+    pub fn begin(
+        api: ApiServer,
+        clock: Arc<dyn Clock>,
+        chance: Chance,
+        listener: Option<Listener>,
+    ) -> Arc<Self> {
         let state = State {
             chance,
             view: View::default(),
@@ -63,7 +70,7 @@ impl Witness {
             steps: 0,
             last_write_at: clock.now(),
             hash: DefaultHasher::new(),
-            story: tells.then(String::new),
+            listener,
             violation: None,
             controller_writes: 0,
             crash_at: None,
@@ -169,11 +176,6 @@ impl Witness {
     pub fn hash(&self) -> u64 {
         self.state().hash.finish()
     }
-
-    /// What was seen, line by line.
-    pub fn take_story(&self) -> String {
-        self.state().story.take().unwrap_or_default()
-    }
 }
 
 impl State {
@@ -196,9 +198,9 @@ impl State {
     fn tell(&mut self, now: Timestamp, line: &str) {
         self.hash.write_i64(now.as_nanos());
         self.hash.write(line.as_bytes());
-        if let Some(story) = &mut self.story {
+        if let Some(listener) = &mut self.listener {
             let millis = now.as_nanos() / 1_000_000 % 100_000_000;
-            let _ = writeln!(story, "{:>6}.{:03} {line}", millis / 1000, millis % 1000);
+            listener(&format!("{:>6}.{:03} {line}", millis / 1000, millis % 1000));
         }
     }
 

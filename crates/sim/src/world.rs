@@ -26,7 +26,7 @@ use crate::clock::VirtualClock;
 use crate::faults::{Chance, Connection, Faults};
 use crate::objects;
 use crate::scenario::{COHORTS, Deed, FLAVORS, JobPlan, QUEUES, Scenario};
-use crate::witness::{CONTROLLER, Witness};
+use crate::witness::{CONTROLLER, Listener, Witness};
 
 /// How long a controller that died stays away.
 const RESTART: Duration = Duration::from_secs(2);
@@ -49,12 +49,12 @@ pub struct World {
 
 impl World {
     /// The API with the scenario's queues, and everybody who acts on it.
-    pub async fn start(scenario: &Scenario, tells: bool) -> Self {
+    pub async fn start(scenario: &Scenario, listener: Option<Listener>) -> Self {
         let began = Instant::now();
         let clock = Arc::new(VirtualClock::since(began));
         let api = ApiServer::builder().seed(scenario.seed).clock(clock.clone()).build();
         let chance = Chance::seeded(scenario.seed ^ 0x5eed, Faults::default());
-        let witness = Witness::new(api.clone(), clock.clone(), chance, tells);
+        let witness = Witness::begin(api.clone(), clock.clone(), chance, listener);
         let user = Connection::spared_client(&api, "user", &witness);
         let quotas = scenario.queues.iter().map(|queue| (queue.name, queue.quotas.to_vec())).collect();
         let mut world = Self {

@@ -72,6 +72,20 @@ fn after_a_conflict_nothing_is_decided_until_a_newer_version_is_seen() {
     assert_eq!(world.store.usage().values().sum::<i128>(), 1);
 }
 
+/// An API server may say that an object has changed although it has not.
+#[test]
+fn a_conflict_without_a_newer_version_is_tried_again_after_a_while() {
+    let mut world = cpu_queue(1);
+    submit(&mut world, cpu_workload("w", 1));
+    assert_eq!(world.decide(1), 1);
+    let decision = world.in_flight.pop_front().expect("its admission was decided");
+    world.engine.pending_write(decision.id).expect("it is sent");
+    world.engine.apply(Event::Outcome(decision.id, Outcome::Conflict), world.now);
+    assert_eq!(admits(&mut world), [] as [&str; 0], "a newer version should be on its way");
+    world.now = world.engine.next_deadline().expect("it is not waited for for ever");
+    assert_eq!(admits(&mut world), ["ns/w"]);
+}
+
 #[test]
 fn a_conflict_after_an_unknown_end_may_be_the_first_attempt_and_its_quota_counts() {
     let mut world = decided();

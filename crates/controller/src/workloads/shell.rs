@@ -76,6 +76,9 @@ pub(super) struct UnderWay {
     attempts: u32,
 }
 
+/// After a conflict with what may have been our own write, the watch has this long to show it.
+const CONFLICT_RETRY_MILLIS: i64 = 5000;
+
 /// Something to try again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Retry {
@@ -481,8 +484,13 @@ impl Shell {
                 return;
             }
         };
-        self.under_way.remove(&id);
         self.engine.apply(Event::Outcome(id, outcome), now);
+        if self.engine.is_under_way(id) {
+            // An earlier attempt may be what is in the way. If no watch shows it, it is not.
+            self.retries.insert((now.plus_millis(CONFLICT_RETRY_MILLIS), Retry::Decision(id)));
+        } else {
+            self.under_way.remove(&id);
+        }
     }
 
     /// An object as a write left it is news like any other.

@@ -122,7 +122,7 @@ fn play_all(args: &CheckArgs, began: Instant) -> Total {
                     if seed >= end {
                         return;
                     }
-                    let outcome = check(&Scenario::random(seed, args.jobs.into()), false);
+                    let outcome = check(&Scenario::random(seed, args.jobs.into()), None);
                     if told.send((seed, outcome)).is_err() {
                         return;
                     }
@@ -177,9 +177,9 @@ fn tell_failure(args: &CheckArgs, seed: u64, played: &Played) -> Failure {
     let scenario = Scenario::random(seed, args.jobs.into());
     eprintln!("seed {seed}: {violation}\nmaking it smaller: {} acts…", scenario.acts.len());
     let small = shrink(&scenario, violation);
-    let again = check(&small, true);
-    let last = again.violation.unwrap_or_else(|| violation.clone());
-    eprintln!("\n{small:#?}\n\n{}\n{last}", again.story);
+    eprintln!("\n{small:#?}\n");
+    let again = check(&small, Some(Box::new(|line| eprintln!("{line}"))));
+    eprintln!("{}", again.violation.unwrap_or_else(|| violation.clone()));
     Failure::broken(format!("seed {seed} breaks {} after {} steps", violation.id, played.steps)).try_this(
         format!("gangway sim check --seeds 1 --seed {seed} --jobs {} --trace    to see it whole", args.jobs),
     )
@@ -187,8 +187,10 @@ fn tell_failure(args: &CheckArgs, seed: u64, played: &Played) -> Failure {
 
 fn trace(args: &CheckArgs) -> Outcome {
     let scenario = Scenario::random(args.seed, args.jobs.into());
-    let played = check(&scenario, true);
-    print(&format!("{}{} steps, hash {:016x}\n", played.story, played.steps, played.hash))?;
+    // A reader that goes away is noticed with the last line.
+    let listener = |line: &str| drop(print(&format!("{line}\n")));
+    let played = check(&scenario, Some(Box::new(listener)));
+    print(&format!("{} steps, hash {:016x}\n", played.steps, played.hash))?;
     match played.violation {
         None => Ok(Exit::Success),
         Some(violation) => Err(Failure::broken(format!("seed {}: {violation}", args.seed))),
