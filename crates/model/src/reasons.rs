@@ -184,6 +184,16 @@ impl EvictionReason {
         )
     }
 
+    /// The reason under which it is counted: all deactivations are counted as one.
+    pub const fn base(self) -> Self {
+        if self.is_deactivation() { Self::Deactivated } else { self }
+    }
+
+    /// What is behind the reason under which it is counted, or empty.
+    pub fn underlying_cause(self) -> &'static str {
+        self.as_str().strip_prefix("DeactivatedDueTo").unwrap_or_default()
+    }
+
     /// Whether the Workload may be queued again at once when it has left.
     pub const fn requeues_at_once(self) -> bool {
         matches!(self, Self::Preempted | Self::NodeFailures | Self::FlavorFallback)
@@ -239,5 +249,13 @@ mod tests {
         for reason in EvictionReason::ALL {
             assert_eq!(reason.requeue_reason().as_str(), reason.as_str());
         }
+    }
+
+    #[test]
+    fn an_eviction_is_counted_under_its_base_and_cause() {
+        use EvictionReason::{Deactivated, DeactivatedDueToAdmissionCheck, Preempted};
+        let counted = [Preempted, Deactivated, DeactivatedDueToAdmissionCheck]
+            .map(|reason| (reason.base(), reason.underlying_cause()));
+        assert_eq!(counted, [(Preempted, ""), (Deactivated, ""), (Deactivated, "AdmissionCheck")]);
     }
 }

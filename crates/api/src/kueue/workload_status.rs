@@ -237,6 +237,24 @@ pub struct SchedulingStats {
     pub evictions: Vec<EvictionCount>,
 }
 
+impl SchedulingStats {
+    /// The most entries that there may be.
+    const MOST: usize = 256;
+
+    /// Counts one more eviction. Where there are too many reasons already it is not counted: a Workload that has to
+    /// leave does so all the same.
+    pub fn count(&mut self, reason: &str, underlying_cause: &str) {
+        let is_same =
+            |entry: &&mut EvictionCount| entry.reason == reason && entry.underlying_cause == underlying_cause;
+        if let Some(entry) = self.evictions.iter_mut().find(is_same) {
+            entry.count = entry.count.saturating_add(1);
+        } else if self.evictions.len() < Self::MOST {
+            let (reason, underlying_cause) = (reason.to_owned(), underlying_cause.to_owned());
+            self.evictions.push(EvictionCount { reason, underlying_cause, count: 1 });
+        }
+    }
+}
+
 /// How often a workload was evicted for one reason and cause.
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]

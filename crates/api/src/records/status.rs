@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::Reader;
 use super::workloads::admission;
-use crate::kueue::{ClusterQueueStatus, LocalQueueStatus, WorkloadStatus};
+use crate::kueue::{ClusterQueueStatus, LocalQueueStatus, SchedulingStats, WorkloadStatus};
 use crate::time;
 
 /// The longest message that a condition may have.
@@ -54,7 +54,25 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
     if preemptor.as_deref() != written {
         status.insert("preemptor".to_owned(), json!(preemptor));
     }
+    if let Some(stats) = one_eviction_more(state, current) {
+        status.insert("schedulingStats".to_owned(), json!(stats));
+    }
     Value::Object(status)
+}
+
+/// The count of evictions after a write that is one; none for any other write, which leaves the count alone.
+///
+/// It is a function of the object that the write is for, and the write holds for that version of it only: however
+/// often it is sent, it counts once.
+fn one_eviction_more(state: &State, current: Option<&WorkloadStatus>) -> Option<SchedulingStats> {
+    let State::Evicting(_, eviction) = state else { return None };
+    let is_told = |c: &Condition| c.type_ == ConditionType::Evicted.as_str() && c.status == "True";
+    if current.is_some_and(|status| status.conditions.iter().any(is_told)) {
+        return None;
+    }
+    let mut stats = current.and_then(|status| status.scheduling_stats.clone()).unwrap_or_default();
+    stats.count(eviction.reason.base().as_str(), eviction.reason.underlying_cause());
+    Some(stats)
 }
 
 /// A finished Workload keeps showing what it held.

@@ -274,6 +274,67 @@ fn the_preemptor_is_written_only_when_it_changes() {
     assert_eq!(forgotten.get("preemptor"), Some(&Value::Null), "null takes it away");
 }
 
+/// The status of an object after a merge patch.
+fn patched(current: Option<&kueue::WorkloadStatus>, patch: Value) -> kueue::WorkloadStatus {
+    let mut status = current.map_or_else(|| json!({}), |status| serde_json::to_value(status).unwrap());
+    for (field, value) in patch.as_object().unwrap() {
+        status[field] = value.clone();
+    }
+    serde_json::from_value(status).unwrap()
+}
+
+#[test]
+fn an_eviction_is_counted_once_and_never_forgotten() {
+    let (reservation, eviction) = preempted();
+    let evicting = State::Evicting(reservation, Box::new(eviction.clone()));
+    let evicted = Pending { evicted: Some(Box::new(eviction.clone())), ..Pending::default() };
+    let drained = Eviction { reason: EvictionReason::ClusterQueueStopped, preemption: None, ..eviction };
+    let rejected = Eviction { reason: EvictionReason::DeactivatedDueToAdmissionCheck, ..drained.clone() };
+    let again = |eviction: Eviction| State::Evicting(preempted().0, Box::new(eviction));
+    let life = [
+        (holding(), json!(null)),
+        (evicting.clone(), json!([["Preempted", "", 1]])),
+        (evicting.clone(), json!([["Preempted", "", 1]])),
+        (State::Pending(evicted), json!([["Preempted", "", 1]])),
+        (holding(), json!([["Preempted", "", 1]])),
+        (evicting, json!([["Preempted", "", 2]])),
+        (holding(), json!([["Preempted", "", 2]])),
+        (again(drained), json!([["Preempted", "", 2], ["ClusterQueueStopped", "", 1]])),
+        (holding(), json!([["Preempted", "", 2], ["ClusterQueueStopped", "", 1]])),
+        (
+            again(rejected),
+            json!([
+                ["Preempted", "", 2],
+                ["ClusterQueueStopped", "", 1],
+                ["Deactivated", "AdmissionCheck", 1]
+            ]),
+        ),
+    ];
+    let mut status: Option<kueue::WorkloadStatus> = None;
+    for (state, expected) in life {
+        let patch = workload_status(&state, 3, status.as_ref());
+        assert_eq!(workload_status(&state, 3, status.as_ref()), patch, "sent twice it says the same");
+        status = Some(patched(status.as_ref(), patch));
+        let stats = status.as_ref().and_then(|status| status.scheduling_stats.as_ref());
+        let counted = stats.map(|stats| {
+            let entry = |e: &kueue::EvictionCount| json!([e.reason, e.underlying_cause, e.count]);
+            stats.evictions.iter().map(entry).collect::<Vec<_>>()
+        });
+        assert_eq!(json!(counted), expected, "after {state:?}");
+    }
+}
+
+#[test]
+fn counts_stop_where_the_object_has_no_room_for_more() {
+    let mut stats = kueue::SchedulingStats::default();
+    for number in 0..300 {
+        stats.count("Other", &number.to_string());
+    }
+    stats.evictions[0].count = i32::MAX;
+    stats.count("Other", "0");
+    assert_eq!((stats.evictions.len(), stats.evictions[0].count), (256, i32::MAX));
+}
+
 #[test]
 fn conditions_of_others_are_kept_and_ours_replaced() {
     let foreign = json!({"type": "PodsReady", "status": "True", "reason": "Started", "message": "",

@@ -148,6 +148,12 @@ async fn tell(plot: Plot, fault_of: impl Fn(usize) -> Fault + Send + Sync + 'sta
     (world.counts(), first.counted())
 }
 
+/// How often a Workload was evicted.
+fn evictions(workload: &Workload) -> i32 {
+    let stats = workload.status.as_ref().and_then(|status| status.scheduling_stats.as_ref());
+    stats.into_iter().flat_map(|stats| &stats.evictions).map(|entry| entry.count).sum()
+}
+
 async fn check(plot: Plot, world: &World, seen: &Seen) {
     let runs = plot.jobs() + plot.second_runs();
     assert_eq!(seen.pods.len(), runs, "every Job ran as often as it should: {:?}", seen.pods);
@@ -158,6 +164,8 @@ async fn check(plot: Plot, world: &World, seen: &Seen) {
     assert_eq!(admissions, runs, "admitted too often: {:?}", seen.reservations);
     let workloads = world.workloads().list(&ListParams::default()).await.expect("a list");
     assert_eq!(workloads.items.len(), plot.jobs());
+    let evictions: i32 = workloads.iter().map(evictions).sum();
+    assert_eq!(evictions, plot.second_runs() as i32, "each eviction is counted once and for all");
     let pods = world.pods().list(&ListParams::default()).await.expect("a list").items;
     let half = pods.iter().filter(|pod| {
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
