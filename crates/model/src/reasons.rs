@@ -158,6 +158,7 @@ reasons! {
     /// The reasons of Events that are not the reason of a condition.
     EventReason {
         Admitted: "On a Workload: it may start.", "";
+        PreemptedWorkload: "On a Workload: another one has to leave for it; the message says which, and by which right.", "";
         Started: "On a Job: it was unsuspended on the flavor that the message names.", "";
         Suspended: "On a Job: it ran without admission and was suspended.", "";
         Stopped: "On a Job: it was suspended because its Workload lost its quota.", "";

@@ -32,7 +32,11 @@ pub fn page() -> String {
     let events: Vec<ReasonDoc> = EventReason::ALL.iter().map(|reason| reason.doc()).collect();
     for (title, condition, reasons) in [
         ("Why a Workload waits", "`QuotaReserved=False` of a Workload", pending),
-        ("Why a Workload has to leave", "`Evicted=True` of a Workload", evicted),
+        (
+            "Why a Workload has to leave",
+            "`Evicted=True` of a Workload, and after `EvictedDueTo` that of an Event",
+            evicted,
+        ),
         ("By which right a Workload is preempted", "`Preempted=True` of a Workload", preempted),
         ("After an eviction", "`Requeued` of a Workload", requeued),
         ("How a Workload ended", "`Finished=True` of a Workload", finished),

@@ -1,17 +1,22 @@
 //! What is said when a decision has landed: to the Workload, and to the one that it was preempted for.
+//!
+//! It is said once. Where the answer to a write was lost, what the watch shows next tells whether it landed.
 
 use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
+use gangway_model::Uid;
 use gangway_model::conditions::ConditionType;
 use gangway_model::reasons::{EventReason, EvictionReason};
-use gangway_model::workload::Preemption;
+use gangway_model::workload::{Preemption, State};
 use kube::{Resource, ResourceExt};
+use rustc_hash::FxHashMap;
 
 use super::events::Note;
 use super::shell::{Shell, object_name};
 
-/// The reason of the Event by which a preemptor learns whom it displaces.
-const PREEMPTED_WORKLOAD: &str = "PreemptedWorkload";
+/// Decisions that were sent without anybody knowing how that ended, by Workload. A restart forgets them: what they did is
+/// on the object then, and nobody is told.
+pub(super) type Unsettled = FxHashMap<Uid, Decision>;
 
 impl Shell {
     /// Says what a decision did to a Workload.
@@ -25,6 +30,36 @@ impl Shell {
         for note in notes(decision, object, preemptor.as_deref()) {
             self.note(note);
         }
+    }
+
+    /// Nobody knows how a decision ended: the watch has shown it already, or will.
+    pub(super) fn await_sight_of(&mut self, decision: Decision) {
+        let state = self.engine.workload(&decision.uid).map(|workload| &workload.state);
+        if !state.is_some_and(|state| shows(&decision.action, state)) {
+            self.unsettled.insert(decision.uid.clone(), decision);
+        } else if let Some(object) = self.workloads.get(&decision.uid).cloned() {
+            self.say_landed(&decision, &object);
+        }
+    }
+
+    /// The watch shows a Workload that is newer than what was known: it tells how a decision ended.
+    pub(super) fn settle_by_sight(&mut self, uid: &Uid, state: &State, object: &Workload) {
+        if let Some(decision) = self.unsettled.remove(uid)
+            && shows(&decision.action, state)
+        {
+            self.say_landed(&decision, object);
+        }
+    }
+}
+
+/// Whether a Workload in this state shows that a decision of which there is something to say has landed.
+fn shows(action: &Action, state: &State) -> bool {
+    match (action, state) {
+        (Action::Admit(admission), State::Holding(reservation)) => *admission == reservation.admission,
+        (Action::Evict(reason, preemption), State::Evicting(_, eviction)) => {
+            (reason, preemption) == (&eviction.reason, &eviction.preemption)
+        }
+        _ => false,
     }
 }
 
@@ -61,8 +96,9 @@ fn evicted_message(object: &Workload) -> Option<String> {
 
 fn displaces(preemptor: &Workload, victim: &Workload, preemption: &Preemption) -> Note {
     let uid = victim.uid().unwrap_or_default();
-    let message = format!("Preempts Workload {} (uid {uid}): {}", object_name(victim), preemption.reason);
-    note(preemptor, PREEMPTED_WORKLOAD.to_owned(), message)
+    let right = preemption.reason.doc().meaning;
+    let message = format!("Preempts Workload {} (uid {uid}): {right}", object_name(victim));
+    note(preemptor, EventReason::PreemptedWorkload.as_str().to_owned(), message)
 }
 
 fn note(object: &Workload, reason: String, message: String) -> Note {
@@ -105,15 +141,13 @@ mod tests {
             .iter()
             .map(|note| (note.about.name.as_deref().unwrap(), note.reason.as_str(), note.message.as_str()))
             .collect();
+        let right = PreemptionReason::InCohortReclamation.doc().meaning;
+        let displaces = format!("Preempts Workload team/low (uid uid-low): {right}");
         assert_eq!(
             said,
             [
                 ("low", "Preempted", "Preempted for Workload team/high"),
-                (
-                    "high",
-                    "PreemptedWorkload",
-                    "Preempts Workload team/low (uid uid-low): InCohortReclamation"
-                ),
+                ("high", "PreemptedWorkload", displaces.as_str()),
                 ("low", "EvictedDueToPreempted", "Preempted for Workload team/high"),
             ]
         );

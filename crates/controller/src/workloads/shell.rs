@@ -21,6 +21,7 @@ use super::counts::{Lane, RequestCounts};
 use super::diagnostics::Diagnostics;
 use super::events::Note;
 use super::jobs::{self, Classes};
+use super::landed::Unsettled;
 use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
 use super::objects::{Change, Objects, version_of};
 use super::pods_left::PodsLeft;
@@ -54,6 +55,8 @@ pub(super) struct Shell {
     decided: VecDeque<Decision>,
     /// Decisions under way or waiting, for what is said when they land.
     pub(super) under_way: FxHashMap<DecisionId, UnderWay>,
+    /// Decisions whose end nobody knows yet, for the same.
+    pub(super) unsettled: Unsettled,
     /// Jobs to look at.
     pub(super) dirty: BTreeSet<Uid>,
     /// Jobs whose last write did not land, with the number of attempts.
@@ -111,6 +114,7 @@ impl Shell {
             diagnostics: Diagnostics::default(),
             decided: VecDeque::new(),
             under_way: FxHashMap::default(),
+            unsettled: Unsettled::default(),
             dirty: BTreeSet::new(),
             troubled: FxHashMap::default(),
             retries: BTreeSet::new(),
@@ -312,6 +316,10 @@ impl Shell {
                     self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
                     self.dirty.insert(owner.clone());
                 }
+                let uid = &read.record.uid;
+                if self.engine.workload(uid).is_some_and(|known| read.record.version > known.version) {
+                    self.settle_by_sight(uid, &read.record.state, &object);
+                }
                 self.apply(Event::Workload(Box::new(read.record)));
             }
             Change::Gone(object) => {
@@ -327,6 +335,7 @@ impl Shell {
                     self.dirty.insert(owner);
                 }
                 self.warned.remove(&uid);
+                self.unsettled.remove(&uid);
                 self.apply(Event::WorkloadGone(uid));
             }
         }
@@ -466,8 +475,11 @@ impl Shell {
                 let Answer::Workload(object) = answer else { return };
                 let outcome = Outcome::Landed(version_of(object.as_ref()));
                 self.engine.apply(Event::Outcome(id, outcome), now);
-                if let Some(sent) = self.under_way.remove(&id) {
-                    self.say_landed(&sent.decision, &object);
+                // After an attempt whose end nobody knew, the watch may have shown this one before its answer came.
+                if let Some(UnderWay { decision, attempts }) = self.under_way.remove(&id)
+                    && (self.unsettled.remove(&decision.uid).is_some() || attempts == 0)
+                {
+                    self.say_landed(&decision, &object);
                 }
                 self.take_answer(Answer::Workload(object));
                 return;
@@ -478,7 +490,9 @@ impl Shell {
                 if let Some(sent) = self.under_way.get_mut(&id) {
                     let due = now.plus_millis(millis(wait_after(sent.attempts)));
                     sent.attempts = sent.attempts.saturating_add(1);
+                    let decision = sent.decision.clone();
                     self.retries.insert((due, Retry::Decision(id)));
+                    self.await_sight_of(decision);
                 }
                 self.engine.apply(Event::Outcome(id, Outcome::Unknown), now);
                 return;

@@ -10,7 +10,7 @@ use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, create, until};
+use crate::world::{World, condition, create, until, workload_of};
 
 /// A quota of cpus in the flavor of the world.
 fn groups(quota: Value) -> Value {
@@ -34,11 +34,6 @@ fn admitted(workloads: &BTreeMap<String, Workload>) -> usize {
         condition(workload, "Admitted").is_some() && condition(workload, "Evicted").is_none()
     };
     workloads.values().filter(is_admitted).count()
-}
-
-/// The Workload of a Job.
-fn workload_of<'w>(job: &str, workloads: &'w BTreeMap<String, Workload>) -> Option<&'w Workload> {
-    workloads.values().find(|workload| workload.owner_references().iter().any(|owner| owner.name == job))
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 mod cohorts;
 mod connection;
+mod evictions;
 mod pods;
 mod workloads;
 mod world;

@@ -89,9 +89,13 @@ impl World {
 
     /// The same to another queue.
     pub(crate) async fn submit_to(&self, queue: &str, name: &str) -> Job {
+        self.submit_with(name, json!({"kueue.x-k8s.io/queue-name": queue})).await
+    }
+
+    /// The same with these labels.
+    pub(crate) async fn submit_with(&self, name: &str, labels: Value) -> Job {
         let container = json!({"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}});
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-        let labels = json!({"kueue.x-k8s.io/queue-name": queue});
         let job = json!({
             "metadata": {"name": name, "labels": labels},
             "spec": {"suspend": true, "template": template},
@@ -208,6 +212,11 @@ fn phase(pod: &Pod) -> &str {
 pub(crate) fn condition<'w>(workload: &'w Workload, kind: &str) -> Option<&'w str> {
     let conditions = &workload.status.as_ref()?.conditions;
     conditions.iter().find(|c| c.type_ == kind && c.status == "True").map(|c| c.reason.as_str())
+}
+
+/// The Workload of a Job.
+pub(crate) fn workload_of<'w>(job: &str, workloads: &'w BTreeMap<String, Workload>) -> Option<&'w Workload> {
+    workloads.values().find(|workload| workload.owner_references().iter().any(|owner| owner.name == job))
 }
 
 /// What was ever seen of the world, from its objects alone.
