@@ -1,4 +1,4 @@
-//! What is said when a decision has landed: to the Workload, and to the one that it was preempted for.
+//! What is said and counted when a decision has landed: to the Workload, and to the one that it was preempted for.
 //!
 //! It is said once. Where the answer to a write was lost, what the watch shows next tells whether it landed.
 
@@ -19,7 +19,7 @@ use super::shell::{Shell, object_name};
 pub(super) type Unsettled = FxHashMap<Uid, Decision>;
 
 impl Shell {
-    /// Says what a decision did to a Workload.
+    /// Counts what a decision did to a Workload, and says it.
     pub(super) fn say_landed(&mut self, decision: &Decision, object: &Workload) {
         let preemptor = match &decision.action {
             Action::Evict(_, Some(Preemption { preemptor: Some(uid), .. })) => {
@@ -27,9 +27,31 @@ impl Shell {
             }
             _ => None,
         };
+        if let Action::Evict(reason, preemption) = &decision.action {
+            self.count_eviction(*reason, object, preemption.as_ref(), preemptor.as_deref());
+        }
         for note in notes(decision, object, preemptor.as_deref()) {
             self.note(note);
         }
+    }
+
+    fn count_eviction(
+        &self,
+        reason: EvictionReason,
+        victim: &Workload,
+        preemption: Option<&Preemption>,
+        preemptor: Option<&Workload>,
+    ) {
+        let admission = victim.status.as_ref().and_then(|status| status.admission.as_ref());
+        let from = admission.map(|admission| admission.cluster_queue.as_str()).unwrap_or_default();
+        self.counts.evicted(from.into(), reason);
+        let Some(preemption) = preemption else { return };
+        let preempting = preemptor.and_then(|preemptor| {
+            let queue = preemptor.spec.queue_name.as_deref()?;
+            let queue = self.local_queues.named(&preemptor.namespace().unwrap_or_default(), queue)?;
+            queue.spec.cluster_queue.as_deref()
+        });
+        self.counts.preempted(preempting.unwrap_or_default().into(), preemption.reason);
     }
 
     /// Nobody knows how a decision ended: the watch has shown it already, or will.

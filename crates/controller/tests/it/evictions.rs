@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use gangway_api::kueue::{Workload, WorkloadPriorityClass};
-use gangway_controller::workloads::Counts;
+use gangway_controller::workloads::{Counts, EvictionCounts};
+use gangway_model::reasons::{EvictionReason, PreemptionReason};
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
@@ -41,6 +42,8 @@ struct Told {
     decisions: u64,
     /// What was asked of the API in all.
     counts: Counts,
+    /// Which evictions were counted.
+    evictions: EvictionCounts,
     /// Reason, object and message of every Event about an eviction, in order of the reasons.
     events: Vec<(String, String, String)>,
     /// How many status writes there were.
@@ -76,7 +79,8 @@ fn preemption(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Loca
         let events = events_of(&world).list(&ListParams::default()).await.expect("a list");
         let events = events.into_iter().map(|event| (event.metadata.name.clone().unwrap(), event)).collect();
         let (counts, writes) = (world.counts(), connection.counted());
-        Told { decisions, counts, events: about_evictions(&events), writes }
+        let evictions = world.eviction_counts();
+        Told { decisions, counts, evictions, events: about_evictions(&events), writes }
     }
     .boxed_local()
 }
@@ -124,7 +128,14 @@ async fn whoever_is_concerned_by_a_preemption_is_told_in_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_is_told_once_whatever_answer_is_lost() {
+async fn evictions_are_counted_by_queue_and_reason() {
+    let EvictionCounts { evicted, preempted } = preemption(|_| Fault::None).await.evictions;
+    assert_eq!(evicted, BTreeMap::from([(("cq".into(), EvictionReason::Preempted, ""), 1)]));
+    assert_eq!(preempted, BTreeMap::from([(("cq".into(), PreemptionReason::InClusterQueue), 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_told_and_counted_once_whatever_answer_is_lost() {
     let plain = preemption(|_| Fault::None).await;
     for nth in 0..plain.writes {
         for fault in [Fault::Lost, Fault::AnswerLost] {
@@ -132,6 +143,7 @@ async fn an_eviction_is_told_once_whatever_answer_is_lost() {
             let told = preemption(move |n| if n == nth { fault } else { Fault::None }).await;
             let reasons = |told: &Told| told.events.iter().map(|e| e.0.clone()).collect::<Vec<_>>();
             assert_eq!(reasons(&told), reasons(&plain));
+            assert_eq!(told.evictions, plain.evictions);
         }
     }
 }

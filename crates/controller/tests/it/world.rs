@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use gangway_apiserver::{ApiServer, controllers};
-use gangway_controller::workloads::{Counts, Options, RequestCounts, run};
+use gangway_controller::workloads::{Counts, EvictionCounts, Options, RequestCounts, run};
 use gangway_model::Clock;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -64,6 +64,10 @@ impl World {
 
     pub(crate) fn counts(&self) -> Counts {
         self.counts.snapshot()
+    }
+
+    pub(crate) fn eviction_counts(&self) -> EvictionCounts {
+        self.counts.evictions()
     }
 
     pub(crate) fn cluster_queues(&self) -> Api<ClusterQueue> {
