@@ -32,6 +32,8 @@ pub enum Action {
     Admit(Arc<Admission>),
     /// Tell it to leave, and for whom if it is preempted.
     Evict(EvictionReason, Option<Preemption>),
+    /// Say that it should have left long ago.
+    ReportOverdue,
     /// Its pods are gone: take its quota back.
     Release(EvictionReason),
     /// Let it be queued again.
@@ -73,6 +75,7 @@ impl fmt::Display for Decision {
                 write!(f, "evict: {} for {preemptor}", preemption.reason)
             }
             Action::Evict(reason, None) => write!(f, "evict: {reason}"),
+            Action::ReportOverdue => write!(f, "should have left"),
             Action::Release(reason) => write!(f, "release after {reason}"),
             Action::Requeue(reason) => write!(f, "requeue: {reason}"),
             Action::Finish(reason) => write!(f, "finish: {reason}"),

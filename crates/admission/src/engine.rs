@@ -18,6 +18,8 @@ use crate::rules::Rules;
 #[derive(Debug, Default)]
 pub struct Engine {
     pub(crate) rules: Rules,
+    /// After how many seconds an eviction that is not over is reported; none if never.
+    pub(crate) eviction_report_seconds: Option<i64>,
     pub(crate) durable: Durable,
     pub(crate) memory: Memory,
 }
@@ -31,6 +33,13 @@ impl Engine {
     /// The same with other rules than Gangway's own.
     pub fn with_rules(rules: Rules) -> Self {
         Self { rules, ..Self::default() }
+    }
+
+    /// From now on, evictions that are not over after so many seconds are reported.
+    pub fn report_evictions_after(&mut self, seconds: i64) {
+        self.eviction_report_seconds = Some(seconds);
+        let known: Vec<WorkloadId> = self.durable.workloads.iter().map(|(id, _)| id).collect();
+        known.into_iter().for_each(|id| self.reindex(id));
     }
 
     /// The part of the state that is a function of the objects.
@@ -175,7 +184,8 @@ impl Engine {
             track.rare.unstartable.as_deref().and_then(|why| lifecycle::unstartable(workload, why, now));
         let due = unstartable
             .or_else(|| lifecycle::due(&self.durable, self.rules, workload, now))
-            .or_else(|| self.preempted(workload, track.rare.condemned.as_deref()?, now));
+            .or_else(|| self.preempted(workload, track.rare.condemned.as_deref()?, now))
+            .or_else(|| lifecycle::overdue(workload, self.eviction_report_seconds?, now));
         let (action, state) = due?;
         Some(self.book(id, action, state))
     }

@@ -6,8 +6,8 @@ use gangway_model::Timestamp;
 use gangway_model::queues::StopPolicy;
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use gangway_model::workload::{
-    Admission, Eviction, Finish, PastEviction, Pending, Preemption, Requeued, Reservation, State, Waiting,
-    Workload,
+    Admission, Eviction, Finish, Overdue, PastEviction, Pending, Preemption, Requeued, Reservation, State,
+    Waiting, Workload,
 };
 
 use crate::decision::Action;
@@ -30,7 +30,7 @@ pub(crate) fn due(
         let finish = Finish { reason, message, at };
         return Some((
             Action::Finish(reason),
-            State::Finished(Box::new(finish), Box::new(workload.state.clone())),
+            State::Finished(Box::new(finish), Box::new(workload.state.clone().having_left())),
         ));
     }
     match &workload.state {
@@ -39,7 +39,7 @@ pub(crate) fn due(
             let Some((reason, message)) = eviction(durable, rules, workload, reservation) else {
                 return flip_to_admitted(durable, reservation, at);
             };
-            let eviction = Eviction { reason, message, at, preemption: None };
+            let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
             // One condition tells of evictions: the new one takes the place of the past one.
             let reservation = Reservation { past_eviction: None, ..reservation.clone() };
             Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
@@ -166,9 +166,28 @@ pub(crate) fn preempted(
     let preemption = Preemption { preemptor: Some(preemptor.uid.clone()), reason };
     let at = now.whole_second();
     let why = EvictionReason::Preempted;
-    let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()) };
+    let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()), overdue: None };
     let reservation = Reservation { past_eviction: None, ..reservation.clone() };
     Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, Box::new(eviction))))
+}
+
+/// When it is to be said that a Workload which was told to leave has not left; none if it was said already.
+pub(crate) fn overdue_at(workload: &Workload, after_seconds: i64) -> Option<Timestamp> {
+    let State::Evicting(_, eviction) = &workload.state else { return None };
+    eviction.overdue.is_none().then(|| eviction.at.plus_seconds(after_seconds))
+}
+
+/// A Workload that was told to leave should have left by now.
+pub(crate) fn overdue(workload: &Workload, after_seconds: i64, now: Timestamp) -> Option<(Action, State)> {
+    overdue_at(workload, after_seconds).filter(|at| *at <= now && !workload.deleting)?;
+    let State::Evicting(reservation, eviction) = &workload.state else { return None };
+    let message = format!(
+        "The Job has not reported that its pods are gone {} s after the Workload was told to leave; its quota counts until they are",
+        now.nanos_since(eviction.at) / 1_000_000_000
+    );
+    let overdue = Some(Box::new(Overdue { message, at: now.whole_second() }));
+    let eviction = Eviction { overdue, ..(**eviction).clone() };
+    Some((Action::ReportOverdue, State::Evicting(reservation.clone(), Box::new(eviction))))
 }
 
 /// The state after an eviction, when the pods are gone.
@@ -183,7 +202,7 @@ fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Tim
     };
     State::Pending(Pending {
         waiting: Some(Waiting { reason, message: message.into(), since: at }),
-        evicted: Some(Box::new(eviction.clone())),
+        evicted: Some(Box::new(Eviction { overdue: None, ..eviction.clone() })),
         requeued: Some(Requeued {
             eligible: eviction.reason.requeues_at_once(),
             reason: eviction.reason.requeue_reason(),

@@ -286,7 +286,8 @@ impl Engine {
         let stale = track.rare.stale.map(|stale| stale.until);
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
         let own = lifecycle::deadline(&self.durable, workload);
-        let first = retry.into_iter().chain(stale).chain(hold).chain(own).filter(|at| *at > passed).min();
+        let report = self.eviction_report_seconds.and_then(|after| lifecycle::overdue_at(workload, after));
+        let first = [retry, stale, hold, own, report].into_iter().flatten().filter(|at| *at > passed).min();
         if let Some(at) = first {
             self.memory.tracks[id.index()].rare.deadline = first;
             self.memory.deadlines.insert((at, id));

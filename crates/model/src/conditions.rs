@@ -6,7 +6,8 @@ use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReas
 use crate::time::Timestamp;
 use crate::uid::Uid;
 use crate::workload::{
-    Admission, Eviction, Finish, PastEviction, Pending, Preemption, Requeued, Reservation, State, Waiting,
+    Admission, Eviction, Finish, Overdue, PastEviction, Pending, Preemption, Requeued, Reservation, State,
+    Waiting,
 };
 
 /// The type of a condition that Gangway writes on a Workload.
@@ -20,6 +21,8 @@ pub enum ConditionType {
     Evicted,
     /// It was told to leave so that another may have its quota.
     Preempted,
+    /// It was told to leave long ago, and its pods are not known to be gone.
+    EvictionOverdue,
     /// It may be queued again.
     Requeued,
     /// It has ended.
@@ -28,8 +31,15 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All of them, in the order in which they are written.
-    pub const ALL: [Self; 6] =
-        [Self::QuotaReserved, Self::Admitted, Self::Evicted, Self::Preempted, Self::Requeued, Self::Finished];
+    pub const ALL: [Self; 7] = [
+        Self::QuotaReserved,
+        Self::Admitted,
+        Self::Evicted,
+        Self::Preempted,
+        Self::EvictionOverdue,
+        Self::Requeued,
+        Self::Finished,
+    ];
 
     /// The name of the type.
     pub const fn as_str(self) -> &'static str {
@@ -38,6 +48,7 @@ impl ConditionType {
             Self::Admitted => "Admitted",
             Self::Evicted => "Evicted",
             Self::Preempted => "Preempted",
+            Self::EvictionOverdue => "EvictionOverdue",
             Self::Requeued => "Requeued",
             Self::Finished => "Finished",
         }
@@ -65,6 +76,7 @@ pub struct Condition {
 }
 
 const PREVIOUSLY: &str = "Previously: ";
+const NOT_STOPPED: &str = "NotStopped";
 
 /// The conditions of a Workload in this state.
 pub fn conditions(state: &State) -> Vec<Condition> {
@@ -108,6 +120,9 @@ fn write(state: &State, list: &mut Vec<Condition>) {
         State::Evicting(reservation, eviction) => {
             write_reservation(reservation, list);
             write_eviction(eviction, list);
+            let kind = ConditionType::EvictionOverdue;
+            let overdue = eviction.overdue.as_ref();
+            list.extend(overdue.map(|said| condition(kind, true, NOT_STOPPED, &said.message, said.at)));
             list.extend(reservation.requeued.as_ref().map(requeued));
         }
         State::Finished(finish, before) => {
@@ -201,11 +216,15 @@ impl Reader {
         let admitted = find(ConditionType::Admitted).filter(|c| c.status);
         let evicted = find(ConditionType::Evicted);
         let preempted = find(ConditionType::Preempted);
+        let overdue = find(ConditionType::EvictionOverdue).filter(|c| c.status);
         let requeued = find(ConditionType::Requeued).and_then(|c| self.requeued(c));
         let Some((reserved_at, admission)) =
             reserved.filter(|c| c.status).map(|c| c.at).zip(admission.clone())
         else {
-            self.repaired |= admission.is_some() || admitted.is_some() || reserved.is_some_and(|c| c.status);
+            self.repaired |= admission.is_some()
+                || admitted.is_some()
+                || overdue.is_some()
+                || reserved.is_some_and(|c| c.status);
             let waiting = reserved.and_then(|c| self.waiting(c));
             let evicted = evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted));
             return State::Pending(Pending { waiting, evicted: evicted.map(Box::new), requeued });
@@ -225,8 +244,15 @@ impl Reader {
             requeued,
         };
         match evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted)) {
-            Some(eviction) => State::Evicting(reservation, Box::new(eviction)),
-            None => State::Holding(reservation),
+            Some(eviction) => {
+                let said = |c: &Condition| Box::new(Overdue { message: c.message.clone(), at: c.at });
+                let eviction = Eviction { overdue: overdue.map(said), ..eviction };
+                State::Evicting(reservation, Box::new(eviction))
+            }
+            None => {
+                self.repaired |= overdue.is_some();
+                State::Holding(reservation)
+            }
         }
     }
 
@@ -251,7 +277,7 @@ impl Reader {
         let preempted = preempted.filter(|c| c.status && reason == EvictionReason::Preempted);
         let preemption = preempted.and_then(|c| PreemptionReason::parse(&c.reason));
         let preemption = preemption.map(|reason| Preemption { preemptor: self.preemptor.clone(), reason });
-        Eviction { reason, message: condition.message.clone(), at: condition.at, preemption }
+        Eviction { reason, message: condition.message.clone(), at: condition.at, preemption, overdue: None }
     }
 
     fn requeued(&mut self, condition: &Condition) -> Option<Requeued> {
@@ -303,13 +329,18 @@ mod tests {
 
     fn eviction() -> Box<Eviction> {
         let reason = EvictionReason::ClusterQueueStopped;
-        Box::new(Eviction { reason, message: "drained".into(), at: at(3), preemption: None })
+        Box::new(Eviction { reason, message: "drained".into(), at: at(3), preemption: None, overdue: None })
     }
 
     fn preempted(preemptor: Option<&str>) -> Box<Eviction> {
         let preemption =
             Preemption { preemptor: preemptor.map(Uid::from), reason: PreemptionReason::InCohortReclamation };
         Box::new(Eviction { reason: EvictionReason::Preempted, preemption: Some(preemption), ..*eviction() })
+    }
+
+    fn overdue() -> Box<Eviction> {
+        let overdue = Overdue { message: "still there".into(), at: at(603) };
+        Box::new(Eviction { overdue: Some(Box::new(overdue)), ..*eviction() })
     }
 
     fn states() -> Vec<State> {
@@ -338,6 +369,7 @@ mod tests {
             State::Pending(Pending { evicted: Some(preempted(Some("w"))), ..evicted.clone() }),
             State::Pending(Pending { evicted: Some(preempted(None)), ..evicted.clone() }),
             State::Evicting(Reservation { past_eviction: None, ..reservation() }, preempted(Some("w"))),
+            State::Evicting(Reservation { past_eviction: None, ..reservation() }, overdue()),
             State::Holding(Reservation { past_eviction: Some(came_back), ..reservation() }),
             State::Finished(finish.clone(), Box::new(State::Holding(reservation()))),
             State::Finished(finish, Box::new(State::Pending(evicted))),
@@ -380,6 +412,19 @@ mod tests {
         let admission = (*reservation().admission).clone();
         let reading = read(&[], Some(admission), None);
         assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
+    }
+
+    #[test]
+    fn who_has_left_is_not_late() {
+        let state = State::Evicting(Reservation { past_eviction: None, ..reservation() }, overdue());
+        let late = conditions(&state).into_iter().find(|c| c.kind == ConditionType::EvictionOverdue);
+        assert!(late.clone().is_some_and(|c| c.status && c.message == "still there"), "{late:?}");
+        assert!(!conditions(&state.having_left()).iter().any(|c| Some(c) == late.as_ref()));
+        for state in [State::new(), State::Holding(reservation())] {
+            let list: Vec<_> = conditions(&state).into_iter().chain(late.clone()).collect();
+            let reading = read(&list, admission_of(&state), None);
+            assert_eq!(reading, Reading { state, repaired: true });
+        }
     }
 
     #[test]

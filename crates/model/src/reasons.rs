@@ -159,6 +159,7 @@ reasons! {
     EventReason {
         Admitted: "On a Workload: it may start.", "";
         PreemptedWorkload: "On a Workload: another one has to leave for it; the message says which, and by which right.", "";
+        EvictionOverdue: "On a Workload and its Job: the Workload was told to leave long ago, and pods of it are left; the message says how many.", "The pods are gone; the quota counts until then.";
         Started: "On a Job: it was unsuspended on the flavor that the message names.", "";
         Suspended: "On a Job: it ran without admission and was suspended.", "";
         Stopped: "On a Job: it was suspended because its Workload lost its quota.", "";

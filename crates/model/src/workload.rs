@@ -117,6 +117,16 @@ impl State {
         }
     }
 
+    /// The same once it has left: then it is not late any more.
+    pub fn having_left(self) -> Self {
+        match self {
+            Self::Evicting(reservation, eviction) => {
+                Self::Evicting(reservation, Box::new(Eviction { overdue: None, ..*eviction }))
+            }
+            other => other,
+        }
+    }
+
     /// Whether it may run: admitted and not told to leave.
     pub fn may_run(&self) -> bool {
         matches!(self, Self::Holding(reservation) if reservation.admitted_at.is_some())
@@ -167,6 +177,17 @@ pub struct Eviction {
     pub at: Timestamp,
     /// For whom, if it was preempted.
     pub preemption: Option<Preemption>,
+    /// That it should have left long ago, while it has not and that was said.
+    pub overdue: Option<Box<Overdue>>,
+}
+
+/// That a Workload which was told to leave should have left long ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// The same in a sentence.
+    pub message: String,
+    /// When it was said.
+    pub at: Timestamp,
 }
 
 /// For whom a Workload was preempted, and by which right.

@@ -8,6 +8,7 @@ use gangway_model::workload::{Eviction, Pending, Requeued, Reservation, State, W
 
 use crate::build::*;
 use crate::flavor_table::{cpu_queue, run, state, submit, waits_for};
+use crate::scene::Scene;
 use crate::world::World;
 
 fn job() -> Uid {
@@ -212,7 +213,13 @@ fn a_backoff_ends_by_itself() {
         let reason = EvictionReason::PodsReadyTimeout;
         let state_in_backoff = State::Pending(Pending {
             waiting: None,
-            evicted: Some(Box::new(Eviction { reason, message: "late".into(), at: now, preemption: None })),
+            evicted: Some(Box::new(Eviction {
+                reason,
+                message: "late".into(),
+                at: now,
+                preemption: None,
+                overdue: None,
+            })),
             requeued: Some(Requeued { eligible: false, reason: reason.requeue_reason(), at: now }),
         });
         let requeue_at = Some(now.plus_seconds(backoff));
@@ -318,4 +325,69 @@ fn the_quota_of_a_deleted_job_counts_until_its_pods_are_gone() {
         assert!(decisions.iter().any(if workload_goes_first { is_next } else { is_finish }), "{decisions:?}");
         world.engine.check().expect("all is accounted for");
     }
+}
+
+/// How often it was said since that a Workload should have left.
+fn reports(scene: &mut Scene) -> usize {
+    let decisions = scene.decide(100);
+    decisions.iter().for_each(|decision| scene.land(decision));
+    decisions.iter().filter(|d| d.action == gangway_admission::Action::ReportOverdue).count()
+}
+
+#[test]
+fn who_does_not_leave_is_reported_once_in_time_and_keeps_its_quota() {
+    for restarted in [false, true] {
+        let mut scene = Scene::new(vec![cluster_queue("q", cpu_group(&[("f", quota(1))]))]);
+        scene.engine.report_evictions_after(600);
+        scene.submit_job("q", ranked("w", 1, 0, 0));
+        scene.run();
+        scene.edit("w", |w| w.active = false);
+        scene.run();
+        scene.submit("q", ranked("next", 1, 0, 1));
+        scene.run();
+        let State::Evicting(_, eviction) = &scene.store.workload("w").state else { panic!("it is leaving") };
+        let due = eviction.at.plus_seconds(600);
+        if restarted {
+            scene.restart();
+            scene.engine.report_evictions_after(600);
+            assert_eq!(reports(&mut scene), 0);
+        }
+        assert_eq!(scene.engine.next_deadline(), Some(due));
+        scene.now = due.plus_seconds(-1);
+        assert_eq!(reports(&mut scene), 0, "it has time left");
+        scene.now = due;
+        assert_eq!(reports(&mut scene), 1);
+        let State::Evicting(_, eviction) = &scene.store.workload("w").state else { panic!("it is leaving") };
+        let overdue = eviction.overdue.as_ref().expect("its object says so");
+        assert!(overdue.message.contains(" 600 s "), "{}", overdue.message);
+
+        scene.now = due.plus_seconds(6_000);
+        assert_eq!((reports(&mut scene), scene.engine.next_deadline()), (0, None), "once is enough");
+        scene.restart();
+        scene.engine.report_evictions_after(600);
+        assert_eq!(reports(&mut scene), 0, "also after a restart");
+        assert!(!scene.runs("next"), "the quota still counts");
+
+        scene.stop_job("w");
+        assert_eq!(scene.run(), ["next on f"]);
+        let State::Pending(pending) = &scene.store.workload("w").state else { panic!("it has left") };
+        assert!(pending.evicted.as_ref().is_some_and(|eviction| eviction.overdue.is_none()), "{pending:?}");
+    }
+}
+
+#[test]
+fn who_ends_instead_of_leaving_is_not_late() {
+    let mut scene = Scene::new(vec![cluster_queue("q", cpu_group(&[("f", quota(1))]))]);
+    scene.engine.report_evictions_after(1);
+    scene.submit_job("q", ranked("w", 1, 0, 0));
+    scene.run();
+    scene.edit("w", |w| w.active = false);
+    scene.run();
+    let is_late = |state: &State| matches!(state, State::Evicting(_, e) if e.overdue.is_some());
+    assert!(is_late(&scene.store.workload("w").state));
+    let end = Some(JobEnd { succeeded: true, message: String::new() });
+    scene.tell(Event::Job("job-w".into(), JobFacts { end, ..JobFacts::default() }));
+    scene.run();
+    let State::Finished(_, before) = &scene.store.workload("w").state else { panic!("it has ended") };
+    assert!(matches!(**before, State::Evicting(..)) && !is_late(before), "{before:?}");
 }

@@ -283,8 +283,13 @@ fn back_off(world: &mut World, pick: usize, seconds: i64) {
     change(world, pick, |w| {
         let State::Pending(pending) = &w.state else { return };
         let message = "not ready in time".to_owned();
-        let evicted =
-            Some(Eviction { reason: EvictionReason::PodsReadyTimeout, message, at: now, preemption: None });
+        let evicted = Some(Eviction {
+            reason: EvictionReason::PodsReadyTimeout,
+            message,
+            at: now,
+            preemption: None,
+            overdue: None,
+        });
         let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
         w.state = State::Pending(Pending {
             waiting: pending.waiting.clone(),

@@ -353,6 +353,7 @@ fn name_of(action: &Action) -> &'static str {
     match action {
         Action::Admit(_) => "admit",
         Action::Evict(..) => "evict",
+        Action::ReportOverdue => "report overdue",
         Action::Release(_) => "release",
         Action::Requeue(_) => "requeue",
         Action::Finish(_) => "finish",

@@ -44,6 +44,8 @@ pub struct File {
     pub object_retention_policies: Option<Value>,
     pub multi_kueue: Option<Value>,
     pub visibility_server: Option<Value>,
+    /// Gangway's own.
+    pub eviction_report_seconds: Option<i64>,
     /// v1beta1 only.
     pub queue_visibility: Option<Value>,
 }

@@ -38,6 +38,8 @@ pub struct Configuration {
     pub frameworks: Vec<String>,
     /// Resources whose names begin so do not count against quota.
     pub exclude_resource_prefixes: Vec<String>,
+    /// After how many seconds a Workload that was told to leave and has not left is reported.
+    pub eviction_report_seconds: u32,
 }
 
 impl Default for Configuration {
@@ -61,6 +63,7 @@ impl Configuration {
             request_burst: 500,
             frameworks: vec![BATCH_JOB_FRAMEWORK.to_owned()],
             exclude_resource_prefixes: Vec::new(),
+            eviction_report_seconds: 600,
         }
     }
 
@@ -86,6 +89,7 @@ impl Configuration {
                 "excludeResourcePrefixes": self.exclude_resource_prefixes,
             },
             "waitForPodsReady": {"enable": false},
+            "evictionReportSeconds": self.eviction_report_seconds,
         });
         // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
         serde_saphyr::to_string(&file).unwrap_or_else(|_| file.to_string())
@@ -206,7 +210,7 @@ mod tests {
     fn what_is_supported_takes_effect() {
         let text = format!(
             "{V1}namespace: ours\nclientConnection: {{qps: 50, burst: 100}}\nresources:\n  excludeResourcePrefixes: [example.com/]\n\
-             integrations: {{frameworks: [batch/job]}}\nmanagedJobsNamespaceSelector:\n  matchLabels: {{team: a}}\n"
+             integrations: {{frameworks: [batch/job]}}\nevictionReportSeconds: 30\nmanagedJobsNamespaceSelector:\n  matchLabels: {{team: a}}\n"
         );
         let read = load("c.yaml", &text).unwrap();
         assert_eq!(
@@ -214,6 +218,10 @@ mod tests {
             ("ours", 50.0, 100)
         );
         assert_eq!(read.exclude_resource_prefixes, vec!["example.com/"]);
+        assert_eq!(
+            (Configuration::default().eviction_report_seconds, read.eviction_report_seconds),
+            (600, 30)
+        );
         assert_eq!(read.managed_jobs_namespace_selector.requirements, vec![Requirement::equals("team", "a")]);
         assert_eq!(load("shown", &read.show()), Ok(read));
     }
@@ -237,6 +245,7 @@ mod tests {
                 "4: clientConnection.qps: invalid type: string \"many\", expected f64",
             ),
             ("clientConnection:\n  qps: -1", "4: clientConnection.qps: must be more than 0"),
+            ("evictionReportSeconds: 0", "3: evictionReportSeconds: must be more than 0"),
             (
                 "manageJobsWithoutQueueName: true",
                 "3: manageJobsWithoutQueueName: is not supported yet; only false is",

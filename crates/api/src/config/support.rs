@@ -106,6 +106,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     integrations(file, &mut refusals);
     resources(file, &mut configuration, &mut refusals);
     wait_for_pods_ready(file, version, &mut refusals);
+    evictions(file, &mut configuration, &mut refusals);
     servers(file, &mut refusals);
     features(file, version, &mut refusals);
     if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
@@ -174,6 +175,14 @@ fn resources(file: &File, configuration: &mut Configuration, refusals: &mut Refu
     refusals.list("resources.transformations", resources.transformations.as_ref());
     refusals.list("resources.deviceClassMappings", resources.device_class_mappings.as_ref());
     configuration.exclude_resource_prefixes = resources.exclude_resource_prefixes.clone().unwrap_or_default();
+}
+
+fn evictions(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(seconds) = file.eviction_report_seconds else { return };
+    match u32::try_from(seconds).ok().filter(|seconds| *seconds > 0) {
+        Some(seconds) => configuration.eviction_report_seconds = seconds,
+        None => refusals.refuse("evictionReportSeconds", "must be more than 0"),
+    }
 }
 
 fn wait_for_pods_ready(file: &File, version: Version, refusals: &mut Refusals) {

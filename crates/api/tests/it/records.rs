@@ -242,6 +242,7 @@ fn preempted() -> (Reservation, Eviction) {
         message: "Preempted for Workload ns/w".into(),
         at: at(20),
         preemption: Some(preemption),
+        overdue: None,
     };
     (reservation, eviction)
 }

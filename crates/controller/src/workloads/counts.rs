@@ -63,6 +63,8 @@ counters! {
     dropped,
     /// Workloads whose conditions contradicted each other.
     repairs,
+    /// Workloads that were told to leave and had not left in time.
+    overdue_evictions,
 }
 
 impl RequestCounts {

@@ -8,6 +8,7 @@ use gangway_model::Uid;
 use gangway_model::conditions::ConditionType;
 use gangway_model::reasons::{EventReason, EvictionReason};
 use gangway_model::workload::{Preemption, State};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{Resource, ResourceExt};
 use rustc_hash::FxHashMap;
 
@@ -27,11 +28,28 @@ impl Shell {
             }
             _ => None,
         };
-        if let Action::Evict(reason, preemption) = &decision.action {
-            self.count_eviction(*reason, object, preemption.as_ref(), preemptor.as_deref());
+        match &decision.action {
+            Action::Evict(reason, preemption) => {
+                self.count_eviction(*reason, object, preemption.as_ref(), preemptor.as_deref());
+            }
+            Action::ReportOverdue => self.warn_of_overdue(object),
+            _ => {}
         }
         for note in notes(decision, object, preemptor.as_deref()) {
             self.note(note);
+        }
+    }
+
+    /// Tells a Workload and its Job that it has not left, and what is left of it.
+    fn warn_of_overdue(&mut self, object: &Workload) {
+        self.counts.overdue_evictions();
+        let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
+        let job = owner.and_then(|owner| self.jobs.get(&Uid::from(owner.uid.as_str()))).cloned();
+        let message = overdue_message(job.as_deref());
+        let about_job = job.map(|job| job.object_ref(&()));
+        for about in about_job.into_iter().chain([object.object_ref(&())]) {
+            let reason = EventReason::EvictionOverdue.as_str().to_owned();
+            self.note(Note { about, warning: true, reason, message: message.clone() });
         }
     }
 
@@ -81,8 +99,31 @@ fn shows(action: &Action, state: &State) -> bool {
         (Action::Evict(reason, preemption), State::Evicting(_, eviction)) => {
             (reason, preemption) == (&eviction.reason, &eviction.preemption)
         }
+        (Action::ReportOverdue, State::Evicting(_, eviction)) => eviction.overdue.is_some(),
         _ => false,
     }
+}
+
+/// What is left of a Job that should have stopped, and where to look.
+fn overdue_message(job: Option<&Job>) -> String {
+    let Some(job) = job else {
+        return "Pods of a Job that was deleted are still there; the quota counts until they are gone"
+            .to_owned();
+    };
+    let status = job.status.as_ref();
+    let active = status.and_then(|status| status.active).unwrap_or(0);
+    let terminating = status.and_then(|status| status.terminating).unwrap_or(0);
+    if active + terminating == 0 {
+        return "The Job has no pods left but the Job controller has not reported that it stopped, so the quota counts; \
+                see whether the Job controller runs"
+            .to_owned();
+    }
+    format!(
+        "{active} pods still run and {terminating} are terminating; the quota counts until they are gone. Look for nodes \
+         that do not answer and for finalizers: kubectl get pods -n {} -l batch.kubernetes.io/job-name={} -o wide",
+        job.namespace().unwrap_or_default(),
+        job.name_any()
+    )
 }
 
 fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -> Vec<Note> {

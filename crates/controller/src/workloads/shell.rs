@@ -93,9 +93,11 @@ impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
         let Options { config, counts } = options;
         let rules = config.resource_rules();
+        let mut engine = Engine::new();
+        engine.report_evictions_after(i64::from(config.eviction_report_seconds));
         Self {
             clock,
-            engine: Engine::new(),
+            engine,
             news: watches::watch(&client),
             unsupported: unsupported::watch(&client),
             namespaces: Objects::new("watching namespaces"),

@@ -1,6 +1,8 @@
 //! Evictions through the API: what they cost, and that they are told and counted once each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
@@ -8,11 +10,13 @@ use gangway_api::kueue::{Workload, WorkloadPriorityClass};
 use gangway_controller::workloads::{Counts, EvictionCounts};
 use gangway_model::reasons::{EvictionReason, PreemptionReason};
 use http::{Method, Request};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Event;
-use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::client::Body;
-use serde_json::json;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::connection::{Connection, Fault};
 use crate::world::{World, condition, create, until, workload_of};
@@ -63,8 +67,8 @@ fn preemption(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Loca
             let labels = json!({"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "high"});
             world.submit_with("high", labels).await;
             until("the preemptor is admitted", world.workloads(), |all| is_admitted("high", all)).await;
-            until("it runs", world.jobs(), |jobs| jobs["high"].spec.as_ref().unwrap().suspend == Some(false))
-                .await;
+            let runs = |job: &Job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(false));
+            until("it starts", world.jobs(), |jobs| jobs.get("high").is_some_and(runs)).await;
             decisions = world.counts().decisions - before;
             world.let_pods_finish();
             world.complete(2).await;
@@ -77,7 +81,7 @@ fn preemption(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Loca
             () = story => {}
         }
         let events = events_of(&world).list(&ListParams::default()).await.expect("a list");
-        let events = events.into_iter().map(|event| (event.metadata.name.clone().unwrap(), event)).collect();
+        let events = events.into_iter().map(|event| (event.name_any(), event)).collect();
         let (counts, writes) = (world.counts(), connection.counted());
         let evictions = world.eviction_counts();
         Told { decisions, counts, evictions, events: about_evictions(&events), writes }
@@ -145,5 +149,77 @@ async fn an_eviction_is_told_and_counted_once_whatever_answer_is_lost() {
             assert_eq!(reasons(&told), reasons(&plain));
             assert_eq!(told.evictions, plain.evictions);
         }
+    }
+}
+
+/// Keeps the pods from going, or lets them go.
+async fn hold_pods(world: &World, finalizers: Value) {
+    for pod in world.pods().list(&ListParams::default()).await.expect("a list") {
+        let held = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        world.pods().patch(&pod.name_any(), &PatchParams::default(), &held).await.expect("a changed pod");
+    }
+}
+
+fn is_overdue(all: &BTreeMap<String, Workload>) -> bool {
+    all.values().any(|workload| condition(workload, "EvictionOverdue").is_some())
+}
+
+/// A Job whose pod does not go is drained; the controller ends after so long, and another begins. Then the pod goes.
+async fn stuck(first_life: Duration) -> World {
+    let world = World::new().await;
+    let held = Arc::new(Notify::new());
+    let life = async {
+        tokio::select! {
+            () = world.controller(world.server.client()).boxed_local() => {}
+            () = async { held.notified().await; tokio::time::sleep(first_life).await } => {}
+        }
+        world.controller(world.server.client()).boxed_local().await;
+    };
+    let story = async {
+        world.submit("stuck").await;
+        world.a_pod_runs().await;
+        hold_pods(&world, json!(["example.com/stuck"])).await;
+        world.set_stop_policy("HoldAndDrain").await;
+        until("it has to leave", world.workloads(), |all| {
+            all.values().any(|w| condition(w, "Evicted").is_some())
+        })
+        .await;
+        held.notify_one();
+        tokio::time::sleep(Duration::from_secs(590)).await;
+        let all = world.workloads().list(&ListParams::default()).await.expect("a list").items;
+        assert!(all.iter().all(|w| condition(w, "EvictionOverdue").is_none()), "it has ten minutes");
+        until("it is late", world.workloads(), is_overdue).await;
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let all = world.workloads().list(&ListParams::default()).await.expect("a list").items;
+        assert!(all.iter().all(|w| condition(w, "QuotaReserved").is_some()), "its quota counts");
+        hold_pods(&world, json!(null)).await;
+        let left = |w: &Workload| condition(w, "QuotaReserved").is_none();
+        until("it has left", world.workloads(), |all| all.values().all(left) && !is_overdue(all)).await;
+    };
+    tokio::select! {
+        () = life => {}
+        () = world.cluster() => {}
+        () = story => {}
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_do_not_go_are_reported_once_and_their_quota_counts_until_they_do() {
+    // The other life of the controller begins before the report, or after it.
+    for first_life in [100, 700].map(Duration::from_secs) {
+        let world = stuck(first_life).boxed_local().await;
+        assert_eq!(world.counts().overdue_evictions, 1);
+        let events = events_of(&world).list(&ListParams::default()).await.expect("a list");
+        let warnings = events.into_iter().filter(|event| event.reason.as_deref() == Some("EvictionOverdue"));
+        let mut kinds = Vec::new();
+        for event in warnings {
+            let message = event.message.unwrap_or_default();
+            assert!(message.starts_with("0 pods still run and 1 are terminating;"), "{message}");
+            assert_eq!(event.type_.as_deref(), Some("Warning"));
+            kinds.push(event.involved_object.kind.unwrap_or_default());
+        }
+        kinds.sort();
+        assert_eq!(kinds, ["Job", "Workload"]);
     }
 }

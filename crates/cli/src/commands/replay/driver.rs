@@ -227,7 +227,11 @@ impl<'s> Driver<'s> {
                     let cluster_queue = self.queue_of(&decision.uid).to_string();
                     entry.evicted.push(Evicted { workload, cluster_queue, reason: reason.as_str() });
                 }
-                Action::Release(_) | Action::Requeue(_) | Action::Finish(_) | Action::ReportWaiting(_) => {}
+                Action::Release(_)
+                | Action::Requeue(_)
+                | Action::Finish(_)
+                | Action::ReportOverdue
+                | Action::ReportWaiting(_) => {}
             }
         }
         entry

@@ -104,6 +104,7 @@ pub(super) fn evicting() -> State {
         message: "preempted".into(),
         at: NOW,
         preemption: None,
+        overdue: None,
     };
     State::Evicting(reservation(true), Box::new(eviction))
 }
