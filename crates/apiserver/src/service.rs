@@ -14,6 +14,7 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
 
+use crate::builtins::TemplateRule;
 use crate::counts::{Counts, RequestKey};
 use crate::error::ApiError;
 use crate::ids::Ids;
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) ids: Ids,
     pub(crate) interceptors: Vec<Arc<dyn Interceptor>>,
     pub(crate) log_directory: Option<PathBuf>,
+    pub(crate) template_rule: TemplateRule,
     pub(crate) counts: Counts,
 }
 
@@ -63,6 +65,7 @@ pub struct Builder {
     log_directory: Option<PathBuf>,
     seed: Option<u64>,
     log_capacity: usize,
+    template_rule: TemplateRule,
 }
 
 impl fmt::Debug for Builder {
@@ -107,6 +110,14 @@ impl Builder {
         self
     }
 
+    /// Locks the template of a Job that has a start time, as Kubernetes did before 1.36. Its Job controller is
+    /// [`crate::controllers::jobs::run_before_1_36`].
+    #[must_use]
+    pub fn before_1_36(mut self) -> Self {
+        self.template_rule = TemplateRule::WithoutStartTime;
+        self
+    }
+
     /// The server, with the namespaces `default` and `kube-system`.
     pub fn build(self) -> ApiServer {
         let store = Store::new(self.log_capacity);
@@ -118,6 +129,7 @@ impl Builder {
             ids: self.seed.map_or_else(Ids::random, Ids::seeded),
             interceptors: self.interceptors,
             log_directory: self.log_directory,
+            template_rule: self.template_rule,
             counts: Counts::default(),
         }));
         requests::create_initial_namespaces(&server.0);
@@ -134,6 +146,7 @@ impl ApiServer {
             log_directory: None,
             seed: None,
             log_capacity: DEFAULT_LOG_CAPACITY,
+            template_rule: TemplateRule::default(),
         }
     }
 

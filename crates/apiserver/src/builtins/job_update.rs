@@ -14,8 +14,18 @@ const IMMUTABLE: [&str; 6] =
 /// Scheduling directives of a template that may change while the Job is suspended and nothing of it runs.
 const SCHEDULING_FIELDS: [&str; 3] = ["nodeSelector", "tolerations", "schedulingGates"];
 
+/// When the template of a suspended Job may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TemplateRule {
+    /// When nothing of it runs.
+    #[default]
+    WhenResting,
+    /// As long as it has no start time: the rule before Kubernetes 1.36.
+    WithoutStartTime,
+}
+
 /// Defaults and validates a changed Job, and the change itself.
-pub(super) fn prepare_update(old: &Value, new: &mut Value, errors: &mut Errors) {
+pub(super) fn prepare_update(rule: TemplateRule, old: &Value, new: &mut Value, errors: &mut Errors) {
     job::apply_defaults(new);
     job::validate(new, errors);
     let (old_spec, spec) = (&old["spec"], &new["spec"]);
@@ -23,7 +33,7 @@ pub(super) fn prepare_update(old: &Value, new: &mut Value, errors: &mut Errors) 
         errors.immutable(format!("spec.{field}"), &old_spec[field], &spec[field]);
     }
     validate_completions(old_spec, spec, errors);
-    validate_template(old, new, errors);
+    validate_template(rule, old, new, errors);
 }
 
 /// Completions may change only for an Indexed Job that is scaled as a whole.
@@ -37,11 +47,14 @@ fn validate_completions(old_spec: &Value, spec: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_template(old: &Value, new: &Value, errors: &mut Errors) {
+fn validate_template(rule: TemplateRule, old: &Value, new: &Value, errors: &mut Errors) {
     let mut expected = old["spec"]["template"].clone();
     let template = &new["spec"]["template"];
-    if template_is_mutable(old) {
-        adopt_mutable_parts(&mut expected, template);
+    if template_is_mutable(rule, old) {
+        adopt_directives(&mut expected, template);
+        if rule == TemplateRule::WhenResting {
+            adopt_resources(&mut expected, template);
+        }
     }
     if !same(&expected, template) {
         errors.invalid("spec.template", "field is immutable");
@@ -49,16 +62,19 @@ fn validate_template(old: &Value, new: &Value, errors: &mut Errors) {
 }
 
 /// A suspended Job may be fitted to where it will run next, once nothing of it runs where it ran before.
-fn template_is_mutable(job: &Value) -> bool {
+fn template_is_mutable(rule: TemplateRule, job: &Value) -> bool {
     let status = &job["status"];
     let not_started = status["startTime"].is_null();
+    if rule == TemplateRule::WithoutStartTime {
+        return job["spec"]["suspend"] == true && not_started;
+    }
     job["spec"]["suspend"] == true
         && (not_started || has_condition(status, "Suspended"))
         && status["active"].as_i64().unwrap_or_default() == 0
 }
 
-/// Takes scheduling directives and resources of `new` over into `template`.
-fn adopt_mutable_parts(template: &mut Value, new: &Value) {
+/// Takes scheduling directives of `new` over into `template`.
+fn adopt_directives(template: &mut Value, new: &Value) {
     if let Some(fields) = template.as_object_mut() {
         let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Default::default()));
         for key in ["labels", "annotations"] {
@@ -77,6 +93,12 @@ fn adopt_mutable_parts(template: &mut Value, new: &Value) {
         }
         adopt(affinity, &new_spec["affinity"], "nodeAffinity");
     }
+}
+
+/// Takes the containers' resources of `new` over into `template`.
+fn adopt_resources(template: &mut Value, new: &Value) {
+    let Some(spec) = template.get_mut("spec") else { return };
+    let new_spec = &new["spec"];
     for key in ["containers", "initContainers"] {
         let containers = spec.get_mut(key).and_then(Value::as_array_mut);
         for (container, new) in containers.into_iter().flatten().zip(elements(&new_spec[key])) {
@@ -202,7 +224,7 @@ mod tests {
         let mut new = old.clone();
         change(&mut new);
         let mut errors = Errors::default();
-        prepare_update(old, &mut new, &mut errors);
+        prepare_update(TemplateRule::WhenResting, old, &mut new, &mut errors);
         errors.into_result().err().unwrap_or_default().into_iter().map(|error| error.path).collect()
     }
 
@@ -252,6 +274,27 @@ mod tests {
         let image =
             |job: &mut Value| job["spec"]["template"]["spec"]["containers"][0]["image"] = json!("x:1");
         assert_eq!(problems(&suspended(json!({})), image), ["spec.template"]);
+    }
+
+    #[test]
+    fn a_start_time_locks_the_template_where_the_older_rule_holds() {
+        let stopped = |status: Value| {
+            created(move |job| {
+                job["spec"]["suspend"] = json!(true);
+                job["status"] = status.clone();
+            })
+        };
+        let refused = |old: &Value, change: fn(&mut Value)| {
+            let (mut new, mut errors) = (old.clone(), Errors::default());
+            change(&mut new);
+            prepare_update(TemplateRule::WithoutStartTime, old, &mut new, &mut errors);
+            errors.into_result().is_err()
+        };
+        let select = |job: &mut Value| job["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "b"});
+        let suspended = json!([{"type": "Suspended", "status": "True"}]);
+        assert!(refused(&stopped(json!({"startTime": "t", "conditions": suspended})), select));
+        assert!(!refused(&stopped(json!({"conditions": suspended})), select));
+        assert!(refused(&stopped(json!({})), move_pods), "resources stay as created");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod resources;
 use serde_json::Value;
 
 use fields::Errors;
+pub(crate) use job_update::TemplateRule;
 
 /// What is wrong with a field, in the words of the API's field errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +56,14 @@ pub(crate) fn prepare_create(group: &str, plural: &str, object: &mut Value) -> R
 
 /// Fills in defaults of a changed object, then validates it and the change.
 pub(crate) fn prepare_update(
-    group: &str,
-    plural: &str,
+    (group, plural): (&str, &str),
+    template_rule: TemplateRule,
     old: &Value,
     new: &mut Value,
 ) -> Result<(), Vec<FieldError>> {
     let mut errors = Errors::default();
     match (group, plural) {
-        ("batch", "jobs") => job_update::prepare_update(old, new, &mut errors),
+        ("batch", "jobs") => job_update::prepare_update(template_rule, old, new, &mut errors),
         ("", "pods") => pod_update::prepare_update(old, new, &mut errors),
         _ => config::prepare_update(group, plural, old, new, &mut errors),
     }

@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{Answer, value_response};
+use crate::builtins::TemplateRule;
 use crate::error::ApiError;
 use crate::registry::{Resource, Version};
 use crate::route::Route;
@@ -15,13 +16,15 @@ use crate::service::{Inner, full_body};
 
 /// The Kubernetes version whose API this is.
 const MINOR_VERSION: &str = "37";
+/// The same with the rules that held before 1.36.
+const OLDER_MINOR_VERSION: &str = "35";
 
 pub(super) fn answer(server: &Inner, method: &Method, route: Route<'_>) -> Answer {
     if method != Method::GET && method != Method::HEAD {
         return Err(ApiError::method_not_allowed());
     }
     let document = match route {
-        Route::Version => version(),
+        Route::Version => version(server),
         Route::Health => return Ok(health()),
         Route::CoreVersions => {
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
@@ -48,9 +51,13 @@ fn health() -> Response<crate::ResponseBody> {
     response
 }
 
-fn version() -> Value {
+fn version(server: &Inner) -> Value {
+    let minor = match server.template_rule {
+        TemplateRule::WhenResting => MINOR_VERSION,
+        TemplateRule::WithoutStartTime => OLDER_MINOR_VERSION,
+    };
     json!({
-        "major": "1", "minor": MINOR_VERSION, "gitVersion": format!("v1.{MINOR_VERSION}.0+gangway"),
+        "major": "1", "minor": minor, "gitVersion": format!("v1.{minor}.0+gangway"),
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
         "compiler": "rustc", "platform": "linux/amd64",
     })

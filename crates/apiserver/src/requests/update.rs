@@ -84,7 +84,7 @@ async fn attempt(
     settle_identity(target, &mut new)?;
     let warnings = settle_unknown_fields(target.version(), &mut new, options.validation)?;
     keep_what_is_not_theirs(target, old, &mut new)?;
-    prepare_change(target, old, &mut new)?;
+    prepare_change(target, server.template_rule, old, &mut new)?;
     let definition = definitions::prepare_changed(server, &target.resource, old, &mut new)?;
     if new == *old {
         return Ok(Attempt::Done(current.clone(), warnings));

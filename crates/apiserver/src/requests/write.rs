@@ -7,7 +7,7 @@ use http::request::Parts;
 use serde_json::{Map, Value};
 
 use super::{Face, Target};
-use crate::builtins::{self, FieldError};
+use crate::builtins::{self, FieldError, TemplateRule};
 use crate::decode;
 use crate::error::ApiError;
 use crate::names;
@@ -155,7 +155,12 @@ pub(super) fn prepare_new(
 }
 
 /// Defaults and validation of a change to the object itself or to its status.
-pub(super) fn prepare_change(target: &Target<'_>, old: &Value, new: &mut Value) -> Result<(), ApiError> {
+pub(super) fn prepare_change(
+    target: &Target<'_>,
+    template_rule: TemplateRule,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), ApiError> {
     let resource = &target.resource;
     let (group, plural) = (&resource.group, &resource.plural);
     let is_status = target.face == Face::Status;
@@ -166,7 +171,7 @@ pub(super) fn prepare_change(target: &Target<'_>, old: &Value, new: &mut Value) 
             errors.extend(prepared.err().unwrap_or_default());
         }
         Rules::Typed(_) => {
-            let prepared = builtins::prepare_update(group, plural, old, new);
+            let prepared = builtins::prepare_update((group, plural), template_rule, old, new);
             errors.extend(prepared.err().unwrap_or_default());
         }
         Rules::Schema(schema) => {

@@ -29,10 +29,10 @@ pub struct ControllerArgs {
     connection: Connection,
 }
 
-/// The first Kubernetes that lets the pod template of a stopped Job be restored in one write.
-const OLDEST_MINOR: u32 = 36;
+/// The oldest Kubernetes for whose API this is made.
+const OLDEST_MINOR: u32 = 33;
 
-/// Refuses clusters on which an evicted Job could not be put back. One that does not answer is waited for.
+/// Refuses clusters whose Jobs may not say all that is needed, such as which pods are terminating. One that does not answer is waited for.
 async fn check_version(client: &kube::Client) -> Result<(), Failure> {
     let Ok(version) = client.apiserver_version().await else { return Ok(()) };
     let minor: String = version.minor.chars().take_while(char::is_ascii_digit).collect();

@@ -143,6 +143,11 @@ impl Shell {
                 let patch = json!({"metadata": {"uid": job.uid()}, "spec": {"suspend": true}});
                 merge_patch(jobs, name, patch, |object| Answer::Job(Box::new(object)))
             }
+            Step::ForgetStart { patch } => async move {
+                let object = jobs.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                Ok(Answer::Job(Box::new(object)))
+            }
+            .boxed(),
             Step::Restore { patch } => json_patch(jobs, name, patch),
         };
         self.lanes.send(Lane::Decisions, targets, Purpose::JobStep(uid), request);

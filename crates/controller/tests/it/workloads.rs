@@ -33,6 +33,8 @@ enum Plot {
     Plain,
     /// While one runs, the ClusterQueue is drained, and resumed when all stand still.
     Drain,
+    /// The same before Kubernetes 1.36, where a Job that was started keeps its template until its start is forgotten.
+    OlderDrain,
     /// While one runs, another that waits is changed to ask for half as much.
     Change,
 }
@@ -41,19 +43,23 @@ impl Plot {
     fn jobs(self) -> usize {
         match self {
             Self::Plain => 3,
-            Self::Drain | Self::Change => 2,
+            Self::Drain | Self::OlderDrain | Self::Change => 2,
         }
     }
 
     /// How many Jobs run a second time.
     fn second_runs(self) -> usize {
-        usize::from(self == Self::Drain)
+        usize::from(matches!(self, Self::Drain | Self::OlderDrain))
+    }
+
+    async fn world(self) -> World {
+        if self == Self::OlderDrain { World::before_1_36().await } else { World::new().await }
     }
 
     async fn play(self, world: &World, submitted: &[Job]) {
         match self {
             Self::Plain => {}
-            Self::Drain => drain(world, submitted).await,
+            Self::Drain | Self::OlderDrain => drain(world, submitted).await,
             Self::Change => change(world, submitted).await,
         }
         world.let_pods_finish();
@@ -120,7 +126,7 @@ fn story(
 }
 
 async fn tell(plot: Plot, fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Counts, usize) {
-    let world = World::new().await;
+    let world = plot.world().await;
     let mut submitted = Vec::new();
     for name in names(plot.jobs()) {
         submitted.push(world.submit(&name).await);
@@ -215,13 +221,20 @@ async fn a_drained_queue_stands_still_and_goes_on_whenever_the_controller_is_dro
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_keeps_its_start_time_is_restored_whenever_the_controller_is_dropped() {
+    cut_off_at_every_write(Plot::OlderDrain).await;
+    let (counts, _) = story(Plot::OlderDrain, |_| Fault::None).await;
+    assert_eq!((counts.conflicts, counts.rejected), (0, 0), "no write is tried in vain: {counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_job_runs_as_changed_whenever_the_controller_is_dropped() {
     cut_off_at_every_write(Plot::Change).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_requests_and_lost_answers_are_found_out() {
-    for plot in [Plot::Plain, Plot::Drain, Plot::Change] {
+    for plot in [Plot::Plain, Plot::Drain, Plot::OlderDrain, Plot::Change] {
         let (counts, _) = story(plot, |n| match n % 5 {
             1 => Fault::Lost,
             3 => Fault::AnswerLost,

@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// An API with a quota of one cpu, and what watches over it.
 pub(crate) struct World {
     pub(crate) server: ApiServer,
+    /// Whether the rules for Jobs are those before Kubernetes 1.36.
+    is_older: bool,
     pub(crate) clock: Arc<dyn Clock>,
     counts: Arc<RequestCounts>,
     /// Whether pods may finish.
@@ -36,10 +38,20 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with_rules(false).await
+    }
+
+    /// The same with the rules for Jobs that held before Kubernetes 1.36.
+    pub(crate) async fn before_1_36() -> Self {
+        Self::with_rules(true).await
+    }
+
+    async fn with_rules(is_older: bool) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
-        let server = ApiServer::builder().seed(1).clock(Arc::clone(&clock)).build();
-        let world =
-            Self { server, clock, counts: Arc::default(), pods_may_finish: watch::Sender::new(false) };
+        let server = ApiServer::builder().seed(1).clock(Arc::clone(&clock));
+        let server = if is_older { server.before_1_36() } else { server }.build();
+        let (counts, pods_may_finish) = (Arc::default(), watch::Sender::new(false));
+        let world = Self { server, is_older, clock, counts, pods_may_finish };
         let client = world.server.client();
         let crds: Api<_> = Api::all(client.clone());
         for crd in gangway_api::crds() {
@@ -147,7 +159,10 @@ impl World {
     /// What a cluster brings: the Job controller, garbage collection, and kubelets.
     pub(crate) async fn cluster(&self) {
         let client = self.server.client();
-        let jobs = controllers::jobs::run(client.clone(), Arc::clone(&self.clock));
+        let jobs = match self.is_older {
+            true => controllers::jobs::run_before_1_36(client.clone(), Arc::clone(&self.clock)).boxed(),
+            false => controllers::jobs::run(client.clone(), Arc::clone(&self.clock)).boxed(),
+        };
         let garbage = controllers::garbage::run(client);
         futures::join!(jobs, garbage, kubelet(self.pods(), self.pods_may_finish.subscribe()));
     }

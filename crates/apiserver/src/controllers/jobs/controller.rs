@@ -62,6 +62,8 @@ pub(super) struct Controller {
     side_tasks: FuturesUnordered<BoxFuture<'static, Finding>>,
     jobs_listed: bool,
     pods_listed: bool,
+    /// A suspended Job keeps its start time.
+    keeps_start_times: bool,
 }
 
 impl Controller {
@@ -76,7 +78,12 @@ impl Controller {
             side_tasks: FuturesUnordered::new(),
             jobs_listed: false,
             pods_listed: false,
+            keeps_start_times: false,
         }
+    }
+
+    pub(super) fn keeping_start_times(self) -> Self {
+        Self { keeps_start_times: true, ..self }
     }
 
     pub(super) async fn run(mut self) {
@@ -266,7 +273,11 @@ impl Controller {
         tracked.dirty = false;
         let (job, failures) = (tracked.job.clone(), tracked.failures);
         let pods = self.cache.pods_of(&uid);
-        let plan = plan(&JobView::of(&job), &pods, failures, self.clock.now());
+        let view = JobView::of(&job);
+        let mut plan = plan(&view, &pods, failures, self.clock.now());
+        if let Some(status) = plan.status.as_mut().filter(|_| self.keeps_start_times && view.suspended) {
+            status.start_time = view.status.start_time.clone();
+        }
         if let Some(time) = plan.wake_at {
             self.due.insert((time, Due::Plan(uid.clone())));
         }

@@ -23,3 +23,8 @@ use gangway_model::Clock;
 pub async fn run(client: kube::Client, clock: Arc<dyn Clock>) {
     controller::Controller::new(client, clock).run().await;
 }
+
+/// The same as before Kubernetes 1.36: a Job keeps its start time when it is suspended.
+pub async fn run_before_1_36(client: kube::Client, clock: Arc<dyn Clock>) {
+    controller::Controller::new(client, clock).keeping_start_times().run().await;
+}

@@ -96,14 +96,21 @@ impl<'j> JobView<'j> {
         self.template().is_some_and(template::is_injected)
     }
 
-    /// Whether the API lets the template of this Job be changed.
+    /// Whether the API lets the template of this Job be changed: it is suspended, nothing of it runs, and it has no start
+    /// time.
     ///
-    /// A Job that was never started may always; one that was, once the Job controller reports it
-    /// suspended with no active pod.
+    /// From Kubernetes 1.36 the Job controller takes the start time away as it reports the suspension.
     pub(super) fn may_change_template(self) -> bool {
-        let started = self.0.status.as_ref().is_some_and(|status| status.start_time.is_some());
-        let reported = self.condition("Suspended").is_some();
-        self.is_suspended() && !self.has_active_pods() && (!started || reported)
+        self.is_suspended() && !self.has_active_pods() && !self.has_start_time()
+    }
+
+    /// Whether the Job controller has reported a suspension and left the start time, as it does before Kubernetes 1.36.
+    pub(super) fn keeps_start_time(self) -> bool {
+        self.has_stopped() && self.condition("Suspended").is_some() && self.has_start_time()
+    }
+
+    fn has_start_time(self) -> bool {
+        self.0.status.as_ref().is_some_and(|status| status.start_time.is_some())
     }
 
     /// The one podSet that the Job asks for.
@@ -208,6 +215,13 @@ impl<'j> JobView<'j> {
         let mut patch = self.preconditions();
         patch.extend(self.directives_before_start(workload).patch(self.template(), None));
         Value::Array(patch)
+    }
+
+    /// The merge patch of the status that takes the start time away. The status is the Job controller's, so it applies
+    /// only to what was looked at.
+    pub(super) fn forget_start_patch(self) -> Value {
+        let metadata = json!({"uid": self.0.uid(), "resourceVersion": self.0.resource_version()});
+        json!({"metadata": metadata, "status": {"startTime": null}})
     }
 
     fn directives_before_start(self, workload: Option<&Workload>) -> Directives {

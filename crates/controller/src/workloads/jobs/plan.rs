@@ -27,6 +27,8 @@ pub(in crate::workloads) enum Step {
     Start { patch: Value, message: String },
     /// Suspend it.
     Suspend { reason: EventReason, message: String },
+    /// Take its start time away, which keeps the API from changing its template (a merge patch of its status).
+    ForgetStart { patch: Value },
     /// Take back what a start injected (a JSON patch).
     Restore { patch: Value },
     /// It can never start on what it was given.
@@ -246,7 +248,7 @@ fn start(
     around: &Surroundings<'_>,
 ) -> Step {
     if view.has_pods() || !view.may_change_template() {
-        return Step::Nothing;
+        return make_changeable(view);
     }
     let Some(injection) = Injection::new(admission, queue, around.flavor) else { return Step::Nothing };
     match view.start_patch(workload, &injection) {
@@ -270,7 +272,16 @@ fn stop(view: JobView<'_>, workload: &Workload, why: &str) -> Step {
 /// Takes back what a start injected, as soon as the API allows it.
 fn restore(view: JobView<'_>, workload: Option<&Workload>) -> Step {
     if view.has_pods() || !view.may_change_template() {
-        return Step::Nothing;
+        return make_changeable(view);
     }
     Step::Restore { patch: view.restore_patch(workload) }
+}
+
+/// What a Job needs before its template may be changed. That it carries what a start injected marks a stop that is not
+/// finished, so each of the writes may be the last one of a controller.
+fn make_changeable(view: JobView<'_>) -> Step {
+    if view.keeps_start_time() {
+        return Step::ForgetStart { patch: view.forget_start_patch() };
+    }
+    Step::Nothing
 }

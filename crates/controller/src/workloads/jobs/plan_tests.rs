@@ -184,6 +184,41 @@ fn a_bare_template_starts_and_is_bare_again_after_a_stop() {
     assert_eq!(world.template()["metadata"], json!({}));
 }
 
+/// Before Kubernetes 1.36 a Job keeps its start time, and with it its template.
+#[test]
+fn a_job_that_keeps_its_start_time_loses_it_before_its_template_is_touched() {
+    let forgets = |step: &Step| matches!(step, Step::ForgetStart { .. });
+    let started = json!("2026-01-01T00:00:00Z");
+    let stopped = || {
+        let mut world = World::running();
+        world.workload_is(evicting());
+        world.take(suspends(EventReason::Stopped));
+        assert_eq!(world.step(), Step::Nothing, "the Job controller has not reported the suspension");
+        world.pods_end();
+        world.job["status"]["startTime"] = started.clone();
+        assert_eq!(world.step(), Step::Nothing, "pods are left");
+        world.pods_are_gone();
+        world.job["status"]["startTime"] = started.clone();
+        world
+    };
+    let mut world = stopped();
+    world.take(forgets);
+    world.take(is_restore);
+    assert_eq!(world.template(), &job()["spec"]["template"]);
+    assert_eq!(world.step(), Step::Nothing);
+
+    let mut readmitted = stopped();
+    readmitted.workload_is(admitted());
+    readmitted.take(forgets);
+    readmitted.take(is_start);
+
+    let mut by_hand = stopped();
+    by_hand.change_job(json!({"spec": {"suspend": false}}));
+    by_hand.take(suspends(EventReason::Stopped));
+    by_hand.take(forgets);
+    by_hand.take(is_restore);
+}
+
 #[test]
 fn a_job_whose_own_selector_contradicts_its_flavor_cannot_start() {
     let own = json!({"spec": {"template": {"spec": {"nodeSelector": {"machine": "slow"}}}}});

@@ -204,6 +204,12 @@ impl World {
                 json_patch::patch(&mut self.job, &patch).unwrap();
                 self.job_was_changed();
             }
+            Step::ForgetStart { patch } => {
+                for key in ["resourceVersion", "uid"] {
+                    assert_eq!(patch["metadata"][key], self.job["metadata"][key], "the precondition {key}");
+                }
+                json_patch::merge(&mut self.job, &patch);
+            }
             Step::Suspend { .. } => self.change_job(json!({"spec": {"suspend": true}})),
             Step::Unstartable { .. } => self.workload_is(finished()),
         }
