@@ -1,7 +1,7 @@
 //! Who has to leave for whom: quota that was lent and is taken back, and priority in a queue.
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD};
 use crate::e2e::objects::{Job, condition, name};
@@ -61,6 +61,8 @@ async fn has_left(scene: &Scene, victim: &str, preemptor: &str) -> Result<()> {
     ensure!(condition(&workload, "QuotaReserved").status == "False", "{workload}");
     ensure!(condition(&workload, "Admitted").status == "False", "{workload}");
     ensure!(workload["status"]["admission"].is_null(), "the quota is free again: {workload}");
+    let counted = json!([{"reason": "Preempted", "underlyingCause": "", "count": 1}]);
+    ensure!(workload["status"]["schedulingStats"]["evictions"] == counted, "it is counted: {workload}");
     scene.event(WORKLOAD, name(&workload), "Preempted").await?;
     scene.event(WORKLOAD, name(&workload), "EvictedDueToPreempted").await?;
     scene.event(WORKLOAD, name(&preemptor), "PreemptedWorkload").await?;
@@ -74,6 +76,12 @@ async fn is_back(scene: &Scene, job: &str) -> Result<()> {
     ensure!(condition(&workload, "Evicted").is("False", "QuotaReserved"), "{workload}");
     ensure!(condition(&workload, "Preempted").is("False", "QuotaReserved"), "{workload}");
     ensure!(condition(&workload, "Requeued").is("True", "Preempted"), "{workload}");
+    ensure!(workload["status"]["schedulingStats"]["evictions"][0]["count"] == 1, "{workload}");
+    let job = scene.get(JOB, job).await?;
+    let wrote_status = |entry: &&Value| entry["subresource"] == "status";
+    let writers = job["metadata"]["managedFields"].as_array().into_iter().flatten().filter(wrote_status);
+    let mut others = writers.map(|entry| &entry["manager"]).filter(|name| *name != "kube-controller-manager");
+    ensure!(others.next().is_none(), "the Job controller forgets the start by itself: {job}");
     Ok(())
 }
 
