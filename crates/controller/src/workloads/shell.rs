@@ -334,7 +334,10 @@ impl Shell {
                             self.owned.remove(&owner);
                         }
                     }
-                    self.dirty.insert(owner);
+                    // Whoever deletes it may know what the watch has yet to tell: that the Job is gone. Made again at once it
+                    // would be deleted again, and so on as fast as both can write.
+                    let due = self.clock.now().plus_millis(millis(wait_after(0) / 2));
+                    self.retries.insert((due, Retry::Job(owner)));
                 }
                 self.warned.remove(&uid);
                 self.unsettled.remove(&uid);

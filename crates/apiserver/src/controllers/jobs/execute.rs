@@ -218,7 +218,9 @@ async fn write_status(client: &Client, job: &Job, status: &JobStatus) -> Result<
     match api.patch_status(&name, &PatchParams::default(), &Patch::Merge(body)).await {
         Ok(written) => Ok(written),
         Err(kube::Error::Api(answer)) if answer.is_conflict() || answer.is_not_found() => {
+            // Another Job may have the name by now.
             let current = api.get_opt(&name).await.map_err(failed)?;
+            let current = current.filter(|current| current.uid() == job.uid());
             Err(StatusError::Outdated(current.map(Box::new)))
         }
         Err(error) => Err(failed(error)),
