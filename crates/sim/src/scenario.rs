@@ -89,8 +89,6 @@ pub enum Deed {
     TouchFlavor(&'static str),
     /// The controller dies with its nth write from now on, and starts again a little later.
     CrashAfter(u64),
-    /// A second controller runs for this many milliseconds.
-    SecondController(u64),
     /// The controller's clock is set this many seconds ahead of time, or behind it.
     StepClock(i64),
 }
@@ -200,7 +198,7 @@ impl Dice {
     fn interference(&mut self, jobs: usize) -> Deed {
         let job = format!("j{:03}", self.0.usize(0..jobs.max(1)));
         let queue = self.one_of(&QUEUES);
-        match self.0.u32(0..14) {
+        match self.0.u32(0..13) {
             0 => Deed::Delete(job),
             1 => Deed::Recreate(job),
             2 => Deed::Suspend(job),
@@ -212,7 +210,6 @@ impl Dice {
             9 => Deed::SetStopPolicy(queue, self.one_of(&["None", "None", "Hold", "HoldAndDrain"])),
             10 => Deed::TouchFlavor(self.one_of(&FLAVORS)),
             11 => Deed::CrashAfter(self.0.u64(1..40)),
-            12 => Deed::SecondController(self.0.u64(1000..60_000)),
             _ => Deed::StepClock(self.0.i64(-120..120)),
         }
     }

@@ -140,11 +140,6 @@ impl World {
             Deed::Unsuspend(name) => self.patch_job(name, json!({"spec": {"suspend": false}})).await,
             Deed::SetActive(name, active) => self.set_active(name, *active).await,
             Deed::CrashAfter(writes) => self.witness.crash_after(*writes),
-            Deed::SecondController(millis) => {
-                let client = Connection::client(&self.api, "second-controller", &self.witness);
-                let work = workloads::run(client, self.clock.clone(), options());
-                self.parts.spawn(tokio::time::timeout(Duration::from_millis(*millis), work).map(drop));
-            }
             Deed::StepClock(seconds) => self.controller_clock.set_wrong_by(*seconds),
             redefinition => self.redefine(redefinition).await,
         }

@@ -119,7 +119,8 @@ impl Cache {
             let news = self.jobs.remove(&uid).is_some() | self.finished.insert(uid);
             return if news { Applied::Finished } else { Applied::Ignored };
         }
-        if is_managed_elsewhere(&job) {
+        // No Job runs again after its end: this is news from before it, which came late.
+        if is_managed_elsewhere(&job) || self.finished.contains(&uid) {
             return Applied::Ignored;
         }
         let listing = self.job_listing;
@@ -284,4 +285,26 @@ fn owned(pod: &Pod) -> Option<OwnedPod> {
 /// Versions of one kind of object are numbers that grow.
 pub(super) fn version(object: &impl ResourceExt) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn job(version: &str, end: &str) -> Job {
+        let conditions = json!([{"type": "Complete", "status": end}]);
+        serde_json::from_value(json!({"metadata": {"name": "j", "uid": "u", "resourceVersion": version},
+            "status": {"conditions": conditions}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_job_that_has_ended_does_not_run_again_because_old_news_come_late() {
+        let mut cache = Cache::default();
+        assert_eq!(cache.apply_job(job("1", "False")), Applied::Changed);
+        assert_eq!(cache.apply_job_answer(job("3", "True")), Applied::Finished);
+        assert_eq!(cache.apply_job(job("2", "False")), Applied::Ignored);
+        assert!(cache.job("u").is_none());
+    }
 }
