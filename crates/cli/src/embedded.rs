@@ -21,7 +21,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::connect::causes;
 use crate::exit::Failure;
@@ -69,6 +69,7 @@ pub struct World {
     pub counts: Arc<RequestCounts>,
     options: WorldOptions,
     tasks: JoinSet<()>,
+    admission: Option<AbortHandle>,
     nodes: JoinSet<()>,
     shutdown: watch::Sender<bool>,
     report: mpsc::UnboundedSender<String>,
@@ -105,6 +106,7 @@ impl World {
             counts: Arc::default(),
             options,
             tasks: JoinSet::new(),
+            admission: None,
             nodes: JoinSet::new(),
             shutdown: watch::Sender::new(false),
             report,
@@ -157,6 +159,25 @@ impl World {
         self.tasks.spawn(async move {
             garbage.await;
         });
+        self.start_admission();
+        let scheduler_names = vec![DEFAULT_SCHEDULER_NAME.to_owned(), SCHEDULER_NAME.to_owned()];
+        let placement = pods::run(
+            self.api.client_named("gangway-scheduler"),
+            self.options.clock.clone(),
+            pods::Options { scheduler_names, ..pods::Options::default() },
+        );
+        self.tasks.spawn(reporting("the pod scheduler", placement, self.report.clone()));
+    }
+
+    /// Drops the admission controller where it stands, with every write that it waits for.
+    pub fn kill_admission(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            admission.abort();
+        }
+    }
+
+    /// Starts the admission controller, which knows only what is stored.
+    pub fn start_admission(&mut self) {
         // There is no API server to be spared: its work is ours.
         let config = Configuration {
             requests_per_second: f64::MAX,
@@ -165,17 +186,11 @@ impl World {
         };
         let admission = workloads::run(
             self.api.client_named("gangway-controller"),
-            clock.clone(),
+            self.options.clock.clone(),
             workloads::Options { config, counts: self.counts.clone() },
         );
-        self.tasks.spawn(reporting("the admission controller", admission, self.report.clone()));
-        let scheduler_names = vec![DEFAULT_SCHEDULER_NAME.to_owned(), SCHEDULER_NAME.to_owned()];
-        let placement = pods::run(
-            self.api.client_named("gangway-scheduler"),
-            clock.clone(),
-            pods::Options { scheduler_names, ..pods::Options::default() },
-        );
-        self.tasks.spawn(reporting("the pod scheduler", placement, self.report.clone()));
+        let admission = reporting("the admission controller", admission, self.report.clone());
+        self.admission = Some(self.tasks.spawn(admission));
     }
 
     fn start_nodes(&mut self) -> Result<(), Failure> {

@@ -1,9 +1,11 @@
 //! The world of a real control plane: etcd, kube-apiserver and kube-controller-manager, and Gangway's
 //! parts beside them as a cluster would run them, each in a process of its own.
 
-use std::fs::{self, File};
+use std::cell::RefCell;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,7 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::world::{FAKE_NODES, World, install_crds};
+use super::world::{Controller, FAKE_NODES, World, install_crds};
 use crate::tidy::workspace_root;
 
 const GANGWAY: &str = env!("CARGO_BIN_EXE_gangway");
@@ -34,67 +36,57 @@ const LOG_LINES: usize = 60;
 /// A running control plane and what runs on it. Everything ends when it is dropped.
 pub struct Cluster {
     directory: TempDir,
+    parts: Rc<Parts>,
+}
+
+/// Gangway's parts as processes.
+struct Parts {
+    /// Where their logs are.
+    directory: PathBuf,
     kubeconfig: PathBuf,
-    parts: Vec<(&'static str, Child)>,
+    running: RefCell<Vec<(&'static str, Child)>>,
 }
 
 impl Cluster {
     /// Starts the control plane alone.
     pub fn start() -> Result<Self> {
         let directory = tempfile::tempdir().context("make a directory for the control plane")?;
-        let mut cluster = Self { directory, kubeconfig: PathBuf::new(), parts: Vec::new() };
         let output = Command::new(control_plane())
             .arg("start")
-            .arg(cluster.directory.path())
+            .arg(directory.path())
             .arg("--audit")
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("run {}", control_plane().display()))?;
+        let kubeconfig = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        let parts = Parts { directory: directory.path().to_owned(), kubeconfig, running: RefCell::default() };
+        let cluster = Self { directory, parts: Rc::new(parts) };
         ensure!(output.status.success(), "the control plane did not start: {}", output.status);
-        cluster.kubeconfig = PathBuf::from(String::from_utf8(output.stdout)?.trim());
         Ok(cluster)
     }
 
     /// Installs the CRDs and starts Gangway's parts.
-    pub async fn open(&mut self) -> Result<World> {
-        let config = Kubeconfig::read_from(&self.kubeconfig)?;
+    pub async fn open(&self) -> Result<World> {
+        let config = Kubeconfig::read_from(&self.parts.kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         install_crds(&client, crds()?).await?;
-        for (name, arguments) in PARTS {
-            let part = self.start_part(name, arguments)?;
-            self.parts.push((name, part));
+        for (name, _) in PARTS {
+            self.parts.start_part(name)?;
         }
-        Ok(World { client, api: "a real API server", patience: PATIENCE })
-    }
-
-    fn start_part(&self, name: &str, arguments: &[&str]) -> Result<Child> {
-        let log = File::create(self.log(name))?;
-        Command::new(GANGWAY)
-            .args(arguments)
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("start gangway {name}"))
-    }
-
-    fn log(&self, name: &str) -> PathBuf {
-        self.directory.path().join(format!("gangway-{name}.log"))
+        let controller = self.parts.clone();
+        Ok(World { client, api: "a real API server", patience: PATIENCE, controller })
     }
 
     /// How Gangway's parts fare, and the end of what each has written.
-    pub fn logs(&mut self) -> String {
+    pub fn logs(&self) -> String {
         let mut text = String::new();
-        let names: Vec<&str> = self.parts.iter().map(|(name, _)| *name).collect();
-        for (index, name) in names.into_iter().enumerate() {
-            let fate = match self.parts[index].1.try_wait() {
+        for (name, part) in self.parts.running.borrow_mut().iter_mut() {
+            let fate = match part.try_wait() {
                 Ok(Some(status)) => format!("ended: {status}"),
                 _ => "is running".to_owned(),
             };
-            let log = fs::read_to_string(self.log(name)).unwrap_or_default();
+            let log = fs::read_to_string(self.parts.log(name)).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n  ");
             text.push_str(&format!("gangway {name} {fate}; the end of its log:\n  {last}\n"));
@@ -103,9 +95,46 @@ impl Cluster {
     }
 }
 
+impl Parts {
+    fn start_part(&self, name: &str) -> Result<()> {
+        let known = PARTS.iter().find(|(known, _)| *known == name);
+        let (name, arguments) = known.with_context(|| format!("there is no part {name}"))?;
+        let log = OpenOptions::new().create(true).append(true).open(self.log(name))?;
+        let part = Command::new(GANGWAY)
+            .args(*arguments)
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("start gangway {name}"))?;
+        self.running.borrow_mut().push((name, part));
+        Ok(())
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("gangway-{name}.log"))
+    }
+}
+
+impl Controller for Parts {
+    fn kill(&self) -> Result<()> {
+        let mut running = self.running.borrow_mut();
+        let index = running.iter().position(|(name, _)| *name == "controller");
+        let (_, mut controller) = running.remove(index.context("the controller does not run")?);
+        controller.kill().context("kill gangway controller")?;
+        controller.wait().context("wait for gangway controller to end").map(|_| ())
+    }
+
+    fn start(&self) -> Result<()> {
+        self.start_part("controller")
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for (_, part) in &mut self.parts {
+        for (_, part) in self.parts.running.borrow_mut().iter_mut() {
             // One that has ended by itself cannot be killed; nothing else can go wrong here.
             let _ = part.kill();
             let _ = part.wait();

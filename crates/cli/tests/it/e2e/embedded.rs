@@ -1,5 +1,7 @@
 //! The world of one machine: the API and everything that works on it in this process, on one thread.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +11,22 @@ use gangway_cli::clock::SystemClock;
 use gangway_cli::embedded::{World as Stack, WorldOptions};
 use gangway_node::fake::parse_nodes;
 
-use super::world::{FAKE_NODES, World};
+use super::world::{Controller, FAKE_NODES, World};
+
+impl Controller for RefCell<Stack> {
+    fn kill(&self) -> Result<()> {
+        self.borrow_mut().kill_admission();
+        Ok(())
+    }
+
+    fn start(&self) -> Result<()> {
+        self.borrow_mut().start_admission();
+        Ok(())
+    }
+}
 
 /// The world, and what has to live as long as it is used.
-pub async fn start() -> Result<(World, Stack)> {
+pub async fn start() -> Result<(World, Rc<RefCell<Stack>>)> {
     let options = WorldOptions {
         clock: Arc::new(SystemClock),
         config: Configuration::default(),
@@ -22,7 +36,8 @@ pub async fn start() -> Result<(World, Stack)> {
         working_directory: None,
     };
     let stack = Stack::start(options).await.map_err(|failure| anyhow!("{failure}"))?;
-    let world =
-        World { client: stack.client.clone(), api: "the embedded API", patience: Duration::from_secs(10) };
-    Ok((world, stack))
+    let client = stack.client.clone();
+    let stack = Rc::new(RefCell::new(stack));
+    let patience = Duration::from_secs(30);
+    Ok((World { client, api: "the embedded API", patience, controller: stack.clone() }, stack))
 }

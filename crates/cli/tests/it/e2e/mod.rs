@@ -14,11 +14,12 @@ mod scene;
 mod steps;
 mod world;
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 
-use scenarios::{SCENARIOS, Scenario};
+use scenarios::{ALONE, SCENARIOS, Scenario};
 use scene::Scene;
 use world::World;
 
@@ -33,7 +34,8 @@ fn embedded() {
     world::block_on(async {
         let (world, stack) = embedded::start().await.expect("the embedded world starts");
         assert!(run_all(&world).await, "scenarios failed on {}", world.api);
-        stack.stop().await;
+        drop(world);
+        Rc::into_inner(stack).expect("no scenario is left").into_inner().stop().await;
     });
 }
 
@@ -43,7 +45,7 @@ fn cluster() {
         println!("end-to-end: skipped on a real API server: KUBEBUILDER_ASSETS is not set");
         return;
     }
-    let mut cluster = cluster::Cluster::start().expect("the control plane starts");
+    let cluster = cluster::Cluster::start().expect("the control plane starts");
     let passed = world::block_on(async {
         let world = cluster.open().await.expect("gangway's processes start on the control plane");
         run_all(&world).await
@@ -54,10 +56,13 @@ fn cluster() {
 /// Runs every scenario, says how each went, and whether all went well.
 async fn run_all(world: &World) -> bool {
     let filter = std::env::var("GANGWAY_SCENARIO").unwrap_or_default();
-    let chosen: Vec<&Scenario> = SCENARIOS.iter().filter(|(name, _)| name.contains(&filter)).collect();
-    let outcomes =
-        futures::stream::iter(&chosen).map(|scenario| run(world, scenario)).buffer_unordered(AT_ONCE);
-    let outcomes = tokio::time::timeout(SUITE_MAX, outcomes.collect::<Vec<bool>>()).await;
+    let is_chosen = |(name, _): &&Scenario| name.contains(&filter);
+    let chosen: Vec<&Scenario> = SCENARIOS.iter().chain(ALONE).filter(is_chosen).collect();
+    let together = SCENARIOS.iter().filter(is_chosen).map(|scenario| run(world, scenario));
+    let together = futures::stream::iter(together).buffer_unordered(AT_ONCE);
+    let alone = futures::stream::iter(ALONE.iter().filter(is_chosen)).then(|scenario| run(world, scenario));
+    let outcomes = together.chain(alone).collect::<Vec<bool>>();
+    let outcomes = tokio::time::timeout(SUITE_MAX, outcomes).await;
     let outcomes = outcomes.unwrap_or_default();
     let failed = chosen.len() - outcomes.iter().filter(|passed| **passed).count();
     if failed > 0 {
@@ -69,7 +74,7 @@ async fn run_all(world: &World) -> bool {
 
 async fn run(world: &World, (name, play): &Scenario) -> bool {
     let began = Instant::now();
-    let scene = match Scene::open(world.client.clone(), world.patience, name).await {
+    let scene = match Scene::open(world, name).await {
         Ok(scene) => scene,
         Err(error) => {
             println!("FAIL  {name}: {}", report::explain(&error));

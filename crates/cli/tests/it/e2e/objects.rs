@@ -75,7 +75,7 @@ pub struct Job {
     requests: Value,
     pods: u32,
     suspend: bool,
-    lingers: bool,
+    lingers: Option<&'static str>,
 }
 
 impl Job {
@@ -88,7 +88,7 @@ impl Job {
             requests: json!({ "cpu": "1" }),
             pods: 1,
             suspend: true,
-            lingers: false,
+            lingers: None,
         }
     }
 
@@ -120,7 +120,13 @@ impl Job {
 
     /// Its pods take two seconds to go when they are deleted.
     pub fn lingering(mut self) -> Self {
-        self.lingers = true;
+        self.lingers = Some("2s");
+        self
+    }
+
+    /// Its pods stay when they are deleted, until the scenario ends them.
+    pub fn stuck(mut self) -> Self {
+        self.lingers = Some("1h");
         self
     }
 
@@ -142,8 +148,8 @@ impl Job {
             "name": "main", "image": "host", "command": ["sleep", "infinity"],
             "resources": { "requests": self.requests, "limits": self.extended_resources() },
         });
-        let (grace_seconds, terminate_after) = if self.lingers { (30, "2s") } else { (1, "0s") };
-        let annotations = json!({ RUN_FOR: "forever", TERMINATE_AFTER: terminate_after });
+        let grace_seconds = if self.lingers.is_some() { 30 } else { 1 };
+        let annotations = json!({ RUN_FOR: "forever", TERMINATE_AFTER: self.lingers.unwrap_or("0s") });
         json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": { "name": self.name, "labels": labels },

@@ -1,6 +1,7 @@
 //! The stage of one scenario: a namespace of its own in a world, and the moves a user could make.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,6 +12,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, NAMESPACE};
+use super::world::{Controller, World};
 
 /// Objects of one kind by name, as a watch shows them.
 pub type Objects = BTreeMap<String, Value>;
@@ -20,13 +22,19 @@ pub type Objects = BTreeMap<String, Value>;
 pub struct Scene {
     client: Client,
     patience: Duration,
+    controller: Rc<dyn Controller>,
     name: String,
 }
 
 impl Scene {
     /// Makes the namespace.
-    pub async fn open(client: Client, patience: Duration, scenario: &str) -> Result<Self> {
-        let scene = Self { client, patience, name: scenario.replace('_', "-") };
+    pub async fn open(world: &World, scenario: &str) -> Result<Self> {
+        let scene = Self {
+            client: world.client.clone(),
+            patience: world.patience,
+            controller: world.controller.clone(),
+            name: scenario.replace('_', "-"),
+        };
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": scene.name } });
         scene.create_object(namespace).await?;
@@ -35,6 +43,11 @@ impl Scene {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The controller of the whole world: only a scenario that runs alone may kill it.
+    pub fn controller(&self) -> &dyn Controller {
+        &*self.controller
     }
 
     /// The name of a cluster-wide object of this scene.
@@ -99,8 +112,19 @@ impl Scene {
 
     /// Deletes an object; what it owns goes after it.
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<()> {
-        let api = kind.api(&self.client, &self.name);
-        let deleted = api.delete(name, &DeleteParams::background()).await;
+        self.delete_as(kind, name, &DeleteParams::background()).await
+    }
+
+    /// Deletes an object, if it is still there, without waiting for whoever should end it.
+    pub async fn delete_at_once(&self, kind: Kind, name: &str) -> Result<()> {
+        match self.delete_as(kind, name, &DeleteParams::default().grace_period(0)).await {
+            Err(error) if is_missing(&error) => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    async fn delete_as(&self, kind: Kind, name: &str, how: &DeleteParams) -> Result<()> {
+        let deleted = kind.api(&self.client, &self.name).delete(name, how).await;
         deleted.with_context(|| format!("delete {} {name}", kind.kind))?;
         Ok(())
     }
@@ -159,6 +183,10 @@ impl Scene {
         }
         bail!("the watch of {} ended", kind.kind)
     }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 404)
 }
 
 /// The message with which the API refused a request as bad; an error if it did not.

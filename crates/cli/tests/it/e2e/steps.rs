@@ -134,6 +134,31 @@ impl Scene {
         Ok(stopped)
     }
 
+    /// Ends the pods of a stuck Job that was told to leave, and waits until it has left.
+    pub async fn end_stuck_pods(&self, job: &str) -> Result<()> {
+        let has_left = |workload: &Value| workload["status"]["admission"].is_null();
+        tokio::select! {
+            left = self.workload_that(job, "has left", has_left) => left.map(|_| ()),
+            error = self.end_pods_as_they_come(job) => error,
+        }
+    }
+
+    async fn end_pods_as_they_come(&self, job: &str) -> Result<()> {
+        // One that is deleted already without grace only waits for its finalizers.
+        let is_going = |pod: &&Value| pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) > 0;
+        loop {
+            let what = format!("a pod of Job {job} is told to go");
+            let going = self.until(POD, &what, |pods| {
+                let going = pods_of(pods, job).into_iter().filter(is_going);
+                let going: Vec<String> = going.map(|pod| name(pod).to_owned()).collect();
+                (!going.is_empty()).then_some(going)
+            });
+            for pod in going.await? {
+                self.delete_at_once(POD, &pod).await?;
+            }
+        }
+    }
+
     /// The Workload of a Job, as soon as there is one.
     pub async fn workload(&self, job: &str) -> Result<Value> {
         self.workload_that(job, "exists", |_| true).await

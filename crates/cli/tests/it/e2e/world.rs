@@ -1,6 +1,7 @@
 //! Where scenarios run.
 
 use std::future::Future;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,6 +27,13 @@ pub struct World {
     pub api: &'static str,
     /// How long a scenario waits for any one thing.
     pub patience: Duration,
+    pub controller: Rc<dyn Controller>,
+}
+
+/// The admission controller of a world, which a scenario may kill and start again. What it had in memory is lost.
+pub trait Controller {
+    fn kill(&self) -> Result<()>;
+    fn start(&self) -> Result<()>;
 }
 
 /// Runs a world on this thread; its background tasks end with it.

@@ -4,6 +4,7 @@
 
 mod changes;
 mod cohorts;
+mod leaving;
 mod lifecycle;
 mod manifests;
 mod mistakes;
@@ -58,7 +59,14 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
     preemption:
         lent_quota_is_taken_back
         borrower_preempted_while_being_admitted
-        higher_priority_preempts_in_its_queue;
+        higher_priority_preempts_in_its_queue
+        nobody_borrows_what_its_owner_waits_for;
+    leaving:
+        preemptor_waits_for_slow_victim
+        room_of_first_victim_stays_held
+        preemptor_deleted_meanwhile
+        preemptor_deactivated_meanwhile
+        user_unsuspends_a_victim;
     cohorts:
         cohort_with_quota_of_its_own
         cohort_cycle_and_its_end
@@ -79,4 +87,13 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         unsupported_kind_is_said;
     manifests:
         golden_manifests;
+};
+
+/// Scenarios after which the controller has not said everything to others, because it was killed or had too much to say: they
+/// run one by one, after the rest.
+pub const ALONE: &[Scenario] = scenarios! {
+    leaving:
+        two_hundred_victims_at_once
+        controller_killed_between_evictions
+        victim_finishes_by_itself;
 };

@@ -1,6 +1,6 @@
 //! Who has to leave for whom: quota that was lent and is taken back, and priority in a queue.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD};
@@ -16,14 +16,14 @@ async fn team(scene: &Scene, team: &str, more: &str) -> Result<()> {
 }
 
 /// Two teams with a CPU each. Vision lends and borrows; speech may take back what it has lent.
-async fn two_teams(scene: &Scene, more: &str) -> Result<()> {
+pub(super) async fn two_teams(scene: &Scene, more: &str) -> Result<()> {
     scene.flavor("SCENE-standard").await?;
     team(scene, "vision", more).await?;
     team(scene, "speech", &format!("preemption: {{reclaimWithinCohort: Any}}\n  {more}")).await
 }
 
 /// Waits until the ClusterQueue of a team uses so many CPUs, some of them borrowed.
-async fn uses(scene: &Scene, team: &str, total: &str, borrowed: &str) -> Result<()> {
+pub(super) async fn uses(scene: &Scene, team: &str, total: &str, borrowed: &str) -> Result<()> {
     let is = |value: &Value, wanted: &str| *value == wanted || (value.is_null() && wanted == "0");
     let wanted = |queue: &Value| {
         let cpu = &queue["status"]["flavorsUsage"][0]["resources"][0];
@@ -52,7 +52,7 @@ async fn victim(scene: &Scene, jobs: [&str; 2], reason: &str) -> Result<String> 
 }
 
 /// The Job has left for another: its Workload and its events say for whom, and it holds nothing any more.
-async fn has_left(scene: &Scene, victim: &str, preemptor: &str) -> Result<()> {
+pub(super) async fn has_left(scene: &Scene, victim: &str, preemptor: &str) -> Result<()> {
     let preemptor = scene.workload(preemptor).await?;
     scene.stopped(victim).await?;
     let workload = scene.workload_has(victim, ("Requeued", "True", "Preempted")).await?;
@@ -70,7 +70,7 @@ async fn has_left(scene: &Scene, victim: &str, preemptor: &str) -> Result<()> {
 }
 
 /// A Job that had to leave runs again, and the eviction is history.
-async fn is_back(scene: &Scene, job: &str) -> Result<()> {
+pub(super) async fn is_back(scene: &Scene, job: &str) -> Result<()> {
     scene.started(job).await?;
     let workload = scene.workload_has(job, ("Admitted", "True", "Admitted")).await?;
     ensure!(condition(&workload, "Evicted").is("False", "QuotaReserved"), "{workload}");
@@ -85,7 +85,7 @@ async fn is_back(scene: &Scene, job: &str) -> Result<()> {
     Ok(())
 }
 
-async fn finishes(scene: &Scene, job: &str) -> Result<()> {
+pub(super) async fn finishes(scene: &Scene, job: &str) -> Result<()> {
     scene.succeed(job).await?;
     scene.workload_has(job, ("Finished", "True", "Succeeded")).await.map(|_| ())
 }
@@ -166,4 +166,81 @@ pub async fn higher_priority_preempts_in_its_queue(scene: &Scene) -> Result<()> 
     scene.started("equal").await?;
     finishes(scene, "low").await?;
     finishes(scene, "equal").await
+}
+
+/// A row of the table: how the owner of quota may take it back, how its queue is ordered, the class of the borrower,
+/// and whether the borrower has to leave.
+type Row = (&'static str, &'static str, Option<&'static str>, bool);
+
+const RECLAIM: &[Row] = &[
+    ("Never", "BestEffortFIFO", None, false),
+    ("Never", "StrictFIFO", None, false),
+    ("Never", "BestEffortFIFO", Some("low"), false),
+    ("Never", "StrictFIFO", Some("low"), false),
+    ("LowerPriority", "BestEffortFIFO", None, false),
+    ("LowerPriority", "StrictFIFO", None, false),
+    ("LowerPriority", "BestEffortFIFO", Some("low"), true),
+    ("LowerPriority", "StrictFIFO", Some("low"), true),
+    ("Any", "BestEffortFIFO", None, true),
+    ("Any", "StrictFIFO", None, true),
+    ("Any", "BestEffortFIFO", Some("high"), true),
+    ("Any", "StrictFIFO", Some("high"), true),
+];
+
+/// Three teams with a cohort of their own for each row: the owner with two CPUs, the borrower with two, which runs on
+/// three, and a third team with one, which runs on that. One lies idle.
+async fn borrower_runs(scene: &Scene, row: usize) -> Result<()> {
+    let (reclaim, strategy, class, _) = RECLAIM[row];
+    let policy = format!("queueingStrategy: {strategy}\n  preemption: {{reclaimWithinCohort: {reclaim}}}");
+    for (team, cpu, more) in [("owner", "2", policy.as_str()), ("borrower", "2", ""), ("third", "1", "")] {
+        let (name, queue) = (format!("SCENE-{row}-{team}"), format!("{team}-{row}"));
+        let more = format!("namespaceSelector: {{}}\n  cohortName: SCENE-{row}\n  {more}");
+        scene.cluster_queue_named(&name, &[("SCENE-standard", cpu)], &more).await?;
+        scene.local_queue_of(&queue, &name).await?;
+    }
+    let borrower = format!("borrower-{row}");
+    let job = Job::new(&borrower).queue(&borrower).cpu("3");
+    let job = class.map(|class| scene.own(class)).iter().fold(job, |job, class| job.priority_class(class));
+    scene.submit_and_start(job).await?;
+    let its_own = Job::new(&format!("its-own-{row}")).queue(&format!("third-{row}"));
+    scene.submit_and_start(its_own).await.map(|_| ())
+}
+
+/// Nobody borrows what its owner waits for. Where the owner may take quota back it does not wait, and nothing is kept.
+pub async fn nobody_borrows_what_its_owner_waits_for(scene: &Scene) -> Result<()> {
+    scene.create(super::order::CLASSES).await?;
+    scene.flavor("SCENE-standard").await?;
+    for row in 0..RECLAIM.len() {
+        borrower_runs(scene, row).await?;
+        let owner = format!("owner-{row}");
+        scene.submit(Job::new(&owner).queue(&owner).cpu("2")).await?;
+    }
+    for (row, (.., is_taken_back)) in RECLAIM.iter().enumerate() {
+        let owner = format!("owner-{row}");
+        if *is_taken_back {
+            scene.started(&owner).await?;
+        } else {
+            scene.waits(&owner, "WaitingForQuota").await?;
+        }
+        let borrowed = Job::new(&format!("borrowed-{row}")).queue(&format!("third-{row}"));
+        scene.submit(borrowed).await?;
+    }
+    for (row, (reclaim, strategy, class, is_taken_back)) in RECLAIM.iter().enumerate() {
+        let [owner, borrower, borrowed] =
+            ["owner", "borrower", "borrowed"].map(|name| format!("{name}-{row}"));
+        let what = format!("{reclaim}, {strategy}, the borrower's class {class:?}");
+        if *is_taken_back {
+            scene.started(&borrowed).await.with_context(|| what.clone())?;
+            has_left(scene, &borrower, &owner).await.with_context(|| what)?;
+            continue;
+        }
+        scene.waits(&borrowed, "WaitingForQuota").await.with_context(|| what.clone())?;
+        scene.later().await?;
+        scene.not_started(&borrowed).await.with_context(|| what.clone())?;
+        scene.not_started(&owner).await.with_context(|| what.clone())?;
+        finishes(scene, &borrower).await?;
+        scene.started(&owner).await.with_context(|| what.clone())?;
+        scene.started(&borrowed).await.with_context(|| what)?;
+    }
+    Ok(())
 }
