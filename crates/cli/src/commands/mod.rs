@@ -6,6 +6,7 @@ mod controller;
 mod crds;
 mod explain;
 mod get;
+mod jobs;
 mod logs;
 mod node;
 pub mod reasons;
@@ -13,6 +14,7 @@ mod replay;
 mod run;
 mod scheduler;
 mod sim;
+mod trace;
 
 use std::io::Write;
 
@@ -55,6 +57,8 @@ enum Command {
     Get(get::GetArgs),
     /// Says why a Job waits, with numbers.
     Explain(explain::ExplainArgs),
+    /// Tells the life of a Job as a timeline: what happened, when, and who was preempted for whom.
+    Trace(trace::TraceArgs),
     /// Says what would be decided about queues and Workloads that stand in files.
     Replay(replay::ReplayArgs),
     /// Prints what pods wrote.
@@ -82,6 +86,7 @@ impl Cli {
             Command::Config(command) => config::run(command),
             Command::Get(args) => Box::pin(get::run(args)).await,
             Command::Explain(args) => Box::pin(explain::run(args)).await,
+            Command::Trace(args) => Box::pin(trace::run(args)).await,
             Command::Replay(args) => replay::run(&args),
             Command::Logs(args) => Box::pin(logs::run(args)).await,
             Command::Bench(command) => Box::pin(bench::run(command)).await,

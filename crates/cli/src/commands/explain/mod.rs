@@ -11,6 +11,7 @@ use gangway_model::Clock;
 use serde_json::json;
 
 use self::answer::{as_json, lines};
+use super::jobs::{job_name, no_such_job, not_queued};
 use super::{config, print};
 use crate::clock::SystemClock;
 use crate::connect::{Connection, causes};
@@ -50,10 +51,7 @@ enum Form {
 
 /// Explains one Job.
 pub async fn run(args: ExplainArgs) -> Outcome {
-    let Some(("job" | "jobs", name)) = args.target.split_once('/') else {
-        return Err(Failure::bad_input(format!("{:?} is not job/NAME", args.target))
-            .try_this(format!("gangway explain job/{}", args.target)));
-    };
+    let name = job_name("explain", &args.target)?;
     let config = config::load(args.config.as_deref())?;
     let client = args.connection.client("explain").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
@@ -65,14 +63,8 @@ pub async fn run(args: ExplainArgs) -> Outcome {
     })?;
     let job = format!("Job {namespace}/{name}");
     let explanation = match snapshot.explain_job(&namespace, name) {
-        Explained::NoSuchJob => {
-            return Err(Failure::bad_input(format!("there is no {job}")).try_this("gangway get jobs -A"));
-        }
-        Explained::NotQueued => {
-            let label = gangway_api::names::QUEUE_NAME_LABEL;
-            return Err(Failure::bad_input(format!("{job} names no queue, so Gangway leaves it alone"))
-                .try_this(format!("kubectl label job {name} -n {namespace} {label}=QUEUE")));
-        }
+        Explained::NoSuchJob => return Err(no_such_job(&namespace, name)),
+        Explained::NotQueued => return Err(not_queued(&namespace, name)),
         Explained::NoWorkload => {
             return Err(Failure::bad_input(format!("{job} is queued, but no Workload stands for it yet"))
                 .try_this("check that `gangway controller` runs; `kubectl describe job` shows its Events"));
