@@ -14,6 +14,7 @@ mod replay;
 mod run;
 mod scheduler;
 mod sim;
+mod snapshot;
 mod trace;
 
 use std::io::Write;
@@ -59,6 +60,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Tells the life of a Job as a timeline: what happened, when, and who was preempted for whom.
     Trace(trace::TraceArgs),
+    /// Writes queues and Workloads to a file that `replay` reads.
+    Snapshot(snapshot::SnapshotArgs),
     /// Says what would be decided about queues and Workloads that stand in files.
     Replay(replay::ReplayArgs),
     /// Prints what pods wrote.
@@ -87,6 +90,7 @@ impl Cli {
             Command::Get(args) => Box::pin(get::run(args)).await,
             Command::Explain(args) => Box::pin(explain::run(args)).await,
             Command::Trace(args) => Box::pin(trace::run(args)).await,
+            Command::Snapshot(args) => Box::pin(snapshot::run(args)).await,
             Command::Replay(args) => replay::run(&args),
             Command::Logs(args) => Box::pin(logs::run(args)).await,
             Command::Bench(command) => Box::pin(bench::run(command)).await,

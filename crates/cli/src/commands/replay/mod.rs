@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use gangway_admission::Rules;
 
 use self::scenario::Scenario;
+pub(super) use self::settings::document as replay_document;
 use super::print;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::render::palette::Palette;

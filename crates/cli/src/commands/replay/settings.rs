@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gangway_api::config;
+use gangway_api::config::{self, Configuration};
 use gangway_api::records::ResourceRules;
-use gangway_api::time::from_rfc3339;
+use gangway_api::time::{from_rfc3339, to_rfc3339};
 use gangway_model::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -130,6 +130,17 @@ struct Resources {
     transformations: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_check_strategy: Option<String>,
+}
+
+/// A Replay document that begins at a time, under a configuration.
+pub fn document(name: &str, now: Timestamp, config: &Configuration) -> Value {
+    let resources = json!({"excludeResourcePrefixes": config.exclude_resource_prefixes});
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": {"now": to_rfc3339(now), "config": {"resources": resources}},
+    })
 }
 
 /// Reads a Replay document that begins after `lines_before` lines of its file.
