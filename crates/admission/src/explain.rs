@@ -1,7 +1,7 @@
 //! Why is my Job pending?
 
-use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{Pending, State};
+use gangway_model::reasons::{PendingReason, PreemptionReason};
+use gangway_model::workload::{Eviction, Pending, State};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::engine::Engine;
@@ -28,6 +28,38 @@ pub struct Explanation {
     pub flavors: Vec<FlavorTrace>,
     /// What would help.
     pub advice: Vec<String>,
+    /// Those who have to leave before it can start, and have not left yet.
+    pub victims: Vec<LeavingVictim>,
+    /// For whom it has to leave, or has left and waits since.
+    pub preempted_for: Option<PreemptedFor>,
+}
+
+/// A Workload that has to leave for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeavingVictim {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its name.
+    pub name: ObjectName,
+    /// Whose quota it holds.
+    pub cluster_queue: Option<ClusterQueueName>,
+    /// By which right it is preempted.
+    pub reason: PreemptionReason,
+    /// When it was told; none if that is not written yet.
+    pub told_at: Option<Timestamp>,
+}
+
+/// The other side: for whom a Workload has to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreemptedFor {
+    /// The uid of the preemptor; none if it was not written down.
+    pub uid: Option<Uid>,
+    /// By which right.
+    pub reason: PreemptionReason,
+    /// When it was told.
+    pub told_at: Timestamp,
+    /// Whether its pods are gone.
+    pub has_left: bool,
 }
 
 /// How many of those who go before a Workload are named.
@@ -88,6 +120,8 @@ impl Engine {
             first_ahead: Vec::new(),
             flavors: Vec::new(),
             advice: Vec::new(),
+            victims: Vec::new(),
+            preempted_for: preempted_for(&workload.state),
         };
         let decided = self.track(id).and_then(|track| track.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
@@ -136,6 +170,7 @@ impl Engine {
                 explanation.flavors = self.trace(&self.memory.ledger.tree, place.queue, workload).flavors;
             }
         }
+        explanation.victims = self.victims_to_leave(id);
         explanation.advice.push(reason.doc().ends_when.to_owned());
         for trace in &explanation.flavors {
             if let Verdict::Exceeds(short) = &trace.verdict {
@@ -146,6 +181,46 @@ impl Engine {
             }
         }
     }
+}
+
+impl Engine {
+    /// Those who have to leave for a Workload and have not left yet, in the order of their names.
+    pub(crate) fn victims_to_leave(&self, preemptor: WorkloadId) -> Vec<LeavingVictim> {
+        let Some(workload) = self.durable.workloads.get(preemptor) else { return Vec::new() };
+        let told = self.memory.victims.get(&workload.uid).into_iter().flatten();
+        let told = told.filter_map(|id| match &self.durable.workloads.get(*id)?.state {
+            State::Evicting(_, eviction) => {
+                Some((*id, eviction.preemption.as_ref()?.reason, Some(eviction.at)))
+            }
+            _ => None,
+        });
+        let chosen = self.chosen_for(preemptor).filter_map(|id| {
+            let is_told = matches!(self.durable.workloads.get(id)?.state, State::Evicting(..));
+            let sentence = self.track(id)?.rare.condemned.as_ref()?;
+            (!is_told).then_some((id, sentence.reason, None))
+        });
+        let victim = |(id, reason, told_at)| {
+            let workload = self.durable.workloads.get(id)?;
+            let holds = workload.state.reservation().map(|held| held.admission.cluster_queue.clone());
+            let cluster_queue = holds.or_else(|| self.durable.cluster_queue_of(workload).cloned());
+            let (uid, name) = (workload.uid.clone(), workload.name.clone());
+            Some(LeavingVictim { uid, name, cluster_queue, reason, told_at })
+        };
+        let mut victims: Vec<LeavingVictim> = told.chain(chosen).filter_map(victim).collect();
+        victims.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+        victims
+    }
+}
+
+fn preempted_for(state: &State) -> Option<PreemptedFor> {
+    let (eviction, has_left): (&Eviction, bool) = match state {
+        State::Evicting(_, eviction) => (eviction, false),
+        State::Pending(pending) => (pending.evicted.as_deref()?, true),
+        State::Holding(_) | State::Finished(..) => return None,
+    };
+    let preemption = eviction.preemption.as_ref()?;
+    let (uid, reason) = (preemption.preemptor.clone(), preemption.reason);
+    Some(PreemptedFor { uid, reason, told_at: eviction.at, has_left })
 }
 
 fn explain_backoff(until: Timestamp, pending: &Pending, explanation: &mut Explanation) {

@@ -43,7 +43,7 @@ pub use decision::{Action, Decision, DecisionId, PendingWrite};
 pub use durable::{Durable, Standing};
 pub use engine::Engine;
 pub use event::{Event, JobEnd, JobFacts, Outcome};
-pub use explain::{Explanation, Situation};
+pub use explain::{Explanation, LeavingVictim, PreemptedFor, Situation};
 pub use memory::{QueueRef, Work};
 pub use rules::Rules;
 pub use trace::{FlavorTrace, Shortage, Verdict};

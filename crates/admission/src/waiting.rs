@@ -85,9 +85,8 @@ impl Engine {
     }
 
     fn told_of_victims(&self, id: WorkloadId) -> String {
-        let Some(workload) = self.durable.workloads.get(id) else { return String::new() };
-        let told = self.memory.victims.get(&workload.uid).map_or(0, |victims| victims.len());
-        match told.max(self.chosen_for(id).count()) {
+        match self.victims_to_leave(id).len() {
+            0 => "Those who had to leave have left".to_owned(),
             1 => "Waiting for 1 Workload to leave".to_owned(),
             count => format!("Waiting for {count} Workloads to leave"),
         }

@@ -39,6 +39,36 @@ fn the_preemptor_says_for_whom_it_waits_and_starts_when_they_are_gone() {
 }
 
 #[test]
+fn both_sides_of_a_preemption_are_explained() {
+    let mut scene = won(reclaims_any());
+    let explained = |scene: &Scene, uid: &str| scene.engine.explain(&uid.into()).expect("it is known");
+    let to_leave = |scene: &Scene| {
+        let explanation = explained(scene, "w");
+        let victims = explanation.victims.iter().map(|victim| {
+            let queue = victim.cluster_queue.as_ref().expect("it holds quota").to_string();
+            assert!(victim.told_at.is_some_and(|told| told < scene.now), "{victim:?}");
+            format!("{} of {queue}: {}", victim.uid, victim.reason)
+        });
+        (explanation.message, victims.collect::<Vec<String>>())
+    };
+    let (message, victims) = to_leave(&scene);
+    assert_eq!(message, "Waiting for 2 Workloads to leave");
+    assert_eq!(victims, ["v1 of other: InCohortReclamation", "v2 of other: InCohortReclamation"]);
+    let for_whom = |scene: &Scene, uid: &str| {
+        let found = explained(scene, uid).preempted_for.expect("it is a victim");
+        (found.uid.expect("it was written").to_string(), found.reason.as_str(), found.has_left)
+    };
+    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", false));
+    scene.stop_job("v1");
+    scene.run();
+    let (message, victims) = to_leave(&scene);
+    assert_eq!(message, "Waiting for 1 Workload to leave");
+    assert_eq!(victims, ["v2 of other: InCohortReclamation"]);
+    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", true));
+    assert_eq!(explained(&scene, "w").preempted_for, None);
+}
+
+#[test]
 fn nobody_takes_the_room_that_is_half_free() {
     let mut scene = won(reclaims_any());
     scene.stop_job("v1");

@@ -45,7 +45,7 @@ pub enum Explained {
         message: String,
     },
     /// Where its Workload is and why.
-    Workload(Explanation),
+    Workload(Box<Explanation>),
 }
 
 /// Enough for every Workload to be evaluated.
@@ -111,7 +111,21 @@ impl Snapshot {
         };
         let explanation =
             self.workloads.iter().find(is_owned).and_then(|workload| self.engine.explain(&uid_of(workload)));
-        explanation.map_or_else(|| self.without_workload(job), Explained::Workload)
+        explanation.map_or_else(|| self.without_workload(job), |found| Explained::Workload(Box::new(found)))
+    }
+
+    /// A Workload of the cluster.
+    pub fn workload(&self, uid: &Uid) -> Option<&Workload> {
+        self.workloads.iter().find(|workload| uid_of(*workload) == *uid)
+    }
+
+    /// The Job that a Workload stands for.
+    pub fn job_of(&self, workload: &Workload) -> Option<&Job> {
+        let owns = |job: &&Job| {
+            let uid = uid_of(*job);
+            workload.owner_references().iter().any(|reference| uid == reference.uid.as_str())
+        };
+        self.jobs.iter().find(owns)
     }
 
     fn without_workload(&self, job: &Job) -> Explained {

@@ -9,10 +9,11 @@ use crate::render::palette::{Palette, Tone};
 use crate::render::table::Table;
 
 /// The answer for people.
-pub fn lines(job: &str, explanation: &Explanation, palette: Palette) -> Vec<String> {
+pub fn lines(job: &str, explanation: &Explanation, preemption: &[String], palette: Palette) -> Vec<String> {
     let situation = palette.paint(Tone::Strong, explanation.situation.as_str());
     let mut lines =
         vec![format!("{job}: {situation}"), format!("  {}", explanation.message), place(explanation)];
+    lines.extend_from_slice(preemption);
     if !explanation.flavors.is_empty() {
         lines.push(String::new());
         let table = flavor_table(&explanation.flavors).lines(palette, None);
@@ -195,16 +196,19 @@ mod tests {
             first_ahead: vec![ObjectName::new("team", "job-a"), ObjectName::new("team", "job-b")],
             flavors: vec![trace("spot", Verdict::Busy(short)), trace("on-demand", Verdict::Affinity)],
             advice: vec!["Others end.".into(), "Ask for less.".into()],
+            victims: Vec::new(),
+            preempted_for: None,
         }
     }
 
     #[test]
     fn people_see_the_numbers_of_each_flavor() {
-        let lines = lines("Job team/train", &explanation(), Palette::None);
+        let lines = lines("Job team/train", &explanation(), &["  It left.".to_owned()], Palette::None);
         let expected = [
             "Job team/train: WaitingForQuota",
             "  too little is free",
             "  Workload team/job-train, ClusterQueue speech, 2 go before it: team/job-a, team/job-b",
+            "  It left.",
             "",
             "  POD SET  FLAVOR     VERDICT                                RESOURCE  NEED  FREE  QUOTA  BORROWABLE  IN USE BY",
             "  main     spot       in use                                 cpu          3  500m      4   unlimited  vision 6, speech 1500m",

@@ -1,6 +1,7 @@
 //! `gangway explain`: why does a Job wait?
 
 mod answer;
+mod preemption;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use gangway_model::Clock;
 use serde_json::json;
 
 use self::answer::{as_json, lines};
+use self::preemption::Preemption;
 use super::jobs::{job_name, no_such_job, not_queued};
 use super::{config, print};
 use crate::clock::SystemClock;
@@ -81,10 +83,16 @@ pub async fn run(args: ExplainArgs) -> Outcome {
         }
         Explained::Workload(explanation) => explanation,
     };
+    let preemption = Preemption::new(&explanation, &snapshot);
     match args.output {
-        Some(Form::Json) => print(&format!("{:#}\n", as_json(&explanation)))?,
+        Some(Form::Json) => {
+            let mut answer = as_json(&explanation);
+            preemption.add_to(&mut answer);
+            print(&format!("{answer:#}\n"))?;
+        }
         None => {
-            for line in lines(&job, &explanation, Palette::of_stdout()) {
+            let palette = Palette::of_stdout();
+            for line in lines(&job, &explanation, &preemption.lines(palette), palette) {
                 print(&format!("{line}\n"))?;
             }
         }
