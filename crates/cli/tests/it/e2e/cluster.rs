@@ -74,8 +74,8 @@ impl Cluster {
         for (name, _) in PARTS {
             self.parts.start_part(name)?;
         }
-        let controller = self.parts.clone();
-        Ok(World { client, api: "a real API server", patience: PATIENCE, controller })
+        let (controller, kubeconfig) = (self.parts.clone(), self.parts.kubeconfig.clone());
+        Ok(World { client, api: "a real API server", patience: PATIENCE, controller, kubeconfig })
     }
 
     /// How Gangway's parts fare, and the end of what each has written.

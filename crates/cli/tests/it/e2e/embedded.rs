@@ -1,12 +1,14 @@
 //! The world of one machine: the API and everything that works on it in this process, on one thread.
 
 use std::cell::RefCell;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use gangway_api::config::Configuration;
+use gangway_apiserver::{ServeOptions, Serving};
 use gangway_cli::clock::SystemClock;
 use gangway_cli::embedded::{World as Stack, WorldOptions};
 use gangway_node::fake::parse_nodes;
@@ -26,7 +28,7 @@ impl Controller for RefCell<Stack> {
 }
 
 /// The world, and what has to live as long as it is used.
-pub async fn start() -> Result<(World, Rc<RefCell<Stack>>)> {
+pub async fn start() -> Result<(World, Rc<RefCell<Stack>>, Serving)> {
     let options = WorldOptions {
         clock: Arc::new(SystemClock),
         config: Configuration::default(),
@@ -36,8 +38,14 @@ pub async fn start() -> Result<(World, Rc<RefCell<Stack>>)> {
         working_directory: None,
     };
     let stack = Stack::start(options).await.map_err(|failure| anyhow!("{failure}"))?;
-    let client = stack.client.clone();
+    let options = ServeOptions {
+        address: (Ipv4Addr::LOCALHOST, 0).into(),
+        kubeconfig: stack.directory().join("kubeconfig"),
+    };
+    let serving = stack.api.serve(options).await?;
+    let (client, kubeconfig) = (stack.client.clone(), serving.kubeconfig.clone());
     let stack = Rc::new(RefCell::new(stack));
     let patience = Duration::from_secs(30);
-    Ok((World { client, api: "the embedded API", patience, controller: stack.clone() }, stack))
+    let world = World { client, api: "the embedded API", patience, controller: stack.clone(), kubeconfig };
+    Ok((world, stack, serving))
 }

@@ -32,9 +32,9 @@ const SUITE_MAX: Duration = Duration::from_secs(8 * 60);
 #[test]
 fn embedded() {
     world::block_on(async {
-        let (world, stack) = embedded::start().await.expect("the embedded world starts");
+        let (world, stack, serving) = embedded::start().await.expect("the embedded world starts");
         assert!(run_all(&world).await, "scenarios failed on {}", world.api);
-        drop(world);
+        drop((world, serving));
         Rc::into_inner(stack).expect("no scenario is left").into_inner().stop().await;
     });
 }

@@ -1,6 +1,8 @@
 //! The stage of one scenario: a namespace of its own in a world, and the moves a user could make.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ pub struct Scene {
     client: Client,
     patience: Duration,
     controller: Rc<dyn Controller>,
+    kubeconfig: PathBuf,
     name: String,
 }
 
@@ -33,6 +36,7 @@ impl Scene {
             client: world.client.clone(),
             patience: world.patience,
             controller: world.controller.clone(),
+            kubeconfig: world.kubeconfig.clone(),
             name: scenario.replace('_', "-"),
         };
         let namespace =
@@ -48,6 +52,16 @@ impl Scene {
     /// The controller of the whole world: only a scenario that runs alone may kill it.
     pub fn controller(&self) -> &dyn Controller {
         &*self.controller
+    }
+
+    /// Runs a command in the namespace of the scene: its exit code and what it said.
+    pub async fn gangway(&self, arguments: &str) -> Result<(Option<i32>, String, String)> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gangway"));
+        command.args(arguments.split_whitespace()).arg("--kubeconfig").arg(&self.kubeconfig);
+        // What it speaks to may be served by this thread.
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("a command says only text");
+        Ok((output.status.code(), text(output.stdout)?, text(output.stderr)?))
     }
 
     /// The name of a cluster-wide object of this scene.

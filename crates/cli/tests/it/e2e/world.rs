@@ -1,6 +1,7 @@
 //! Where scenarios run.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct World {
     /// How long a scenario waits for any one thing.
     pub patience: Duration,
     pub controller: Rc<dyn Controller>,
+    /// With which commands reach the API.
+    pub kubeconfig: PathBuf,
 }
 
 /// The admission controller of a world, which a scenario may kill and start again. What it had in memory is lost.

@@ -35,7 +35,7 @@ async fn low(scene: &Scene, job: Job) -> Result<()> {
 }
 
 /// Two Jobs have to leave for `high`: `quick` has, and the pods of `slow` are still there.
-async fn one_of_two_has_left(scene: &Scene) -> Result<()> {
+pub(super) async fn one_of_two_has_left(scene: &Scene) -> Result<()> {
     queues(scene, "2").await?;
     low(scene, Job::new("quick")).await?;
     low(scene, Job::new("slow").stuck()).await?;

@@ -4,6 +4,7 @@
 
 mod changes;
 mod cohorts;
+mod commands;
 mod leaving;
 mod lifecycle;
 mod manifests;
@@ -92,6 +93,9 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
 /// Scenarios after which the controller has not said everything to others, because it was killed or had too much to say: they
 /// run one by one, after the rest.
 pub const ALONE: &[Scenario] = scenarios! {
+    commands:
+        commands_tell_of_a_preemption
+        snapshot_is_replayed;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions
