@@ -326,12 +326,12 @@ impl Engine {
         Evaluation { found, victims: searched.victims, spared: searched.spared }
     }
 
-    /// What a Workload would get if those who leave were gone; none if it would not fit.
-    pub(crate) fn room_for(&mut self, queue: QueueId, head: &Head) -> Option<Found> {
+    /// What a Workload would get if its victims were gone, and who these are; none if it would not fit.
+    pub(crate) fn room_for(&mut self, queue: QueueId, head: &Head) -> Option<(Found, Vec<Victim>)> {
         let need = self.need(queue, head)?;
         let priority = self.durable.workloads.get(head.id)?.priority;
         let evaluation = self.evaluate_without(queue, head, priority, &need, &[head.id]);
-        evaluation.is_viable().then_some(evaluation.found)
+        evaluation.is_viable().then_some((evaluation.found, evaluation.victims))
     }
 
     /// Whom a Workload may not preempt: it had to leave for them, directly or through others, or for somebody whose

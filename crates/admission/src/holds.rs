@@ -348,11 +348,14 @@ impl Engine {
         );
     }
 
-    /// Keeps the room of a preemptor, worked out again.
+    /// Keeps the room of a preemptor, worked out again. If not all of its victims were told before the last end, the others
+    /// are chosen now: they do not have to wait until the first have left.
     fn hold_again(&mut self, id: WorkloadId) {
         let Some((queue, head)) = self.head_at_its_place(id) else { return };
-        if let Some(found) = self.room_for(queue, &head) {
-            self.keep_room(queue, id, found);
+        let Some((found, victims)) = self.room_for(queue, &head) else { return };
+        self.keep_room(queue, id, found);
+        if self.waits_for_victims(id) {
+            victims.iter().for_each(|victim| self.condemn(id, victim));
         }
     }
 

@@ -39,6 +39,25 @@ fn the_preemptor_says_for_whom_it_waits_and_starts_when_they_are_gone() {
 }
 
 #[test]
+fn who_was_not_told_before_a_restart_is_told_after_it_and_before_the_others_have_left() {
+    let mut scene = Scene::new(vec![queue("q", 4, reclaims_any()), queue("other", 0, never())]);
+    for name in ["v1", "v2"] {
+        scene.submit_job("other", ranked(name, 2, 0, 0));
+    }
+    scene.run();
+    scene.submit("q", ranked("w", 4, 0, 10));
+    let first = scene.decide(1);
+    assert_eq!(first.iter().filter_map(shown).collect::<Vec<_>>(), ["v2 leaves for w: InCohortReclamation"]);
+    scene.land(&first[0]);
+    scene.restart();
+    assert_eq!(scene.run(), ["v1 leaves for w: InCohortReclamation"]);
+    scene.stop_job("v2");
+    assert_eq!(scene.run(), NOTHING, "its room is kept");
+    scene.stop_job("v1");
+    assert_eq!(scene.run(), ["w on f"]);
+}
+
+#[test]
 fn both_sides_of_a_preemption_are_explained() {
     let mut scene = won(reclaims_any());
     let explained = |scene: &Scene, uid: &str| scene.engine.explain(&uid.into()).expect("it is known");
