@@ -214,15 +214,21 @@ pub async fn two_hundred_victims_at_once(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The controller dies when some of six victims were told to leave, and again when one of them has left.
+/// Six have to leave for `high`. The controller dies when two of them were told, and again when one of them has left.
 pub async fn controller_killed_between_evictions(scene: &Scene) -> Result<()> {
     const JOBS: usize = 8;
     queues(scene, "8").await?;
     low_jobs(scene, (0..JOBS).map(|number| Job::new(&format!("low-{number}")).stuck()), JOBS).await?;
+    scene.stop_cluster_queue("Hold").await?;
     scene.submit(Job::new("high").cpu("6").priority_class(&scene.own("high"))).await?;
+    scene.waits("high", "Suspended").await?;
     let high = scene.workload("high").await?;
-    preempted_for(scene, &high, 1).await?;
+    let first = [scene.workload("low-0").await?, scene.workload("low-1").await?];
     scene.controller().kill()?;
+    for victim in &first {
+        tell_to_leave(scene, victim, &high, "InClusterQueue").await?;
+    }
+    scene.stop_cluster_queue("None").await?;
     scene.controller().start()?;
     let victims = preempted_for(scene, &high, 6).await?;
     scene.waits("high", "WaitingForPreemptedWorkloads").await?;
@@ -262,7 +268,7 @@ pub async fn victim_finishes_by_itself(scene: &Scene) -> Result<()> {
 
     scene.controller().kill()?;
     scene.succeed("a").await?;
-    tell_to_leave(scene, &victim, &owner).await?;
+    tell_to_leave(scene, &victim, &owner, "InCohortReclamation").await?;
     scene.stop_cluster_queue_named(&scene.own("speech"), "None").await?;
     scene.controller().start()?;
     let victim = scene.workload_has("a", ("Finished", "True", "Succeeded")).await?;
@@ -274,10 +280,10 @@ pub async fn victim_finishes_by_itself(scene: &Scene) -> Result<()> {
 }
 
 /// The first write of an eviction, as the controller makes it.
-async fn tell_to_leave(scene: &Scene, victim: &Value, preemptor: &Value) -> Result<()> {
+async fn tell_to_leave(scene: &Scene, victim: &Value, preemptor: &Value, right: &str) -> Result<()> {
     let admitted = victim["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let at = &victim["status"]["conditions"][0]["lastTransitionTime"];
-    let told = [("Evicted", "Preempted"), ("Preempted", "InCohortReclamation")].map(|(kind, reason)| {
+    let told = [("Evicted", "Preempted"), ("Preempted", right)].map(|(kind, reason)| {
         json!({ "type": kind, "status": "True", "reason": reason, "message": "as before", "lastTransitionTime": at })
     });
     let conditions: Vec<Value> = admitted.into_iter().chain(told).collect();
