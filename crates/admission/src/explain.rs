@@ -167,7 +167,10 @@ impl Engine {
             let first = first.into_iter().filter_map(|id| self.durable.workloads.get(id));
             explanation.first_ahead = first.map(|workload| workload.name.clone()).collect();
             if let Some(workload) = self.durable.workloads.get(id) {
-                explanation.flavors = self.trace(&self.memory.ledger.tree, place.queue, workload).flavors;
+                let ledger = &self.memory.ledger;
+                let seen = ledger.tree_seen_by(place.queue, id);
+                let tree = seen.as_ref().unwrap_or(&ledger.tree);
+                explanation.flavors = self.trace(tree, place.queue, workload).flavors;
             }
         }
         explanation.victims = self.victims_to_leave(id);

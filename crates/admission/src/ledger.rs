@@ -296,6 +296,21 @@ impl Ledger {
         self.accounts[queue.index()].reserve.as_ref().map_or(0, |kept| amount_of(&kept.booked, cell))
     }
 
+    /// How much of a cell is kept free in a queue.
+    pub(crate) fn kept_in(&self, queue: QueueId, cell: CellId) -> i64 {
+        self.account(queue).kept().map(|kept| amount_of(&kept.booked, cell)).sum()
+    }
+
+    /// The trees as a Workload of this queue sees them, if they differ: without what is kept for itself.
+    pub(crate) fn tree_seen_by(&self, queue: QueueId, id: WorkloadId) -> Option<Tree> {
+        let node = self.node(queue)?;
+        let mut own = self.account(queue).kept().filter(|kept| kept.id == id).peekable();
+        own.peek()?;
+        let mut tree = self.tree.clone();
+        own.for_each(|kept| tree.add_all(node, &kept.booked, -1));
+        Some(tree)
+    }
+
     /// The room that is kept for a preemptor of this queue.
     pub(crate) fn hold(&self, queue: QueueId, id: WorkloadId) -> Option<&Kept> {
         self.accounts[queue.index()].holds.iter().find(|kept| kept.id == id)

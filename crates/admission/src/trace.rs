@@ -56,6 +56,8 @@ pub struct Shortage {
     pub borrowable: Amount,
     /// Who uses how much, the most first: queues of the tree.
     pub used_by: Vec<(ClusterQueueName, i64)>,
+    /// How much is kept for other waiting Workloads, with what their victims still use.
+    pub kept: i64,
 }
 
 impl Verdict {
@@ -251,17 +253,16 @@ impl Engine {
         let (tree, node) = (looked.tree, looked.view.node);
         let nominal = tree.nominal(node, cell);
         let ledger = &self.memory.ledger;
-        let mut used_by: Vec<(ClusterQueueName, i64)> = ledger
-            .queue_of(node)
-            .map(|queue| ledger.queues_of_tree(queue))
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|queue| {
-                let usage = narrow(tree.usage(ledger.node(queue)?, cell)).value();
-                (usage > 0).then(|| (ledger.queue_names.name(queue.index()).clone(), usage))
-            })
-            .collect();
-        used_by.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        let (mut used_by, mut kept) = (Vec::new(), 0);
+        for queue in ledger.queue_of(node).map(|queue| ledger.queues_of_tree(queue)).unwrap_or_default() {
+            let Some(node) = ledger.node(queue) else { continue };
+            let used = ledger.tree.usage(node, cell) - i128::from(ledger.kept_in(queue, cell));
+            kept += tree.usage(node, cell) - used;
+            if used > 0 {
+                used_by.push((ledger.queue_names.name(queue.index()).clone(), narrow(used).value()));
+            }
+        }
+        used_by.sort_by(|a: &(ClusterQueueName, i64), b| (b.1, &a.0).cmp(&(a.1, &b.0)));
         Shortage {
             resource: resource.clone(),
             need,
@@ -269,6 +270,7 @@ impl Engine {
             quota: narrow(nominal),
             borrowable: narrow((tree.potential(node, cell) - nominal).max(0)),
             used_by,
+            kept: narrow(kept).value(),
         }
     }
 }

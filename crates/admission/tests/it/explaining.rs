@@ -6,6 +6,9 @@ use gangway_model::workload::{Impediments, Workload};
 
 use crate::build::*;
 use crate::flavor_table::{cpu_queue, one_queue, run, submit};
+use crate::hold_table::won;
+use crate::preemption_table::reclaims_any;
+use crate::scene::Scene;
 use crate::world::World;
 
 fn explained(world: &World, uid: &str) -> Explanation {
@@ -105,4 +108,41 @@ fn every_standing_reason_names_its_object() {
         assert!(explanation.message.contains(told), "{name}: {}", explanation.message);
         assert!(!explanation.advice.is_empty(), "{name}");
     }
+}
+
+#[test]
+fn both_sides_of_a_preemption_are_explained() {
+    let mut scene = won(reclaims_any());
+    let explained = |scene: &Scene, uid: &str| scene.engine.explain(&uid.into()).expect("it is known");
+    let to_leave = |scene: &Scene| {
+        let explanation = explained(scene, "w");
+        let victims = explanation.victims.iter().map(|victim| {
+            let queue = victim.cluster_queue.as_ref().expect("it holds quota").to_string();
+            assert!(victim.told_at.is_some_and(|told| told < scene.now), "{victim:?}");
+            format!("{} of {queue}: {}", victim.uid, victim.reason)
+        });
+        (explanation.message, victims.collect::<Vec<String>>())
+    };
+    let (message, victims) = to_leave(&scene);
+    assert_eq!(message, "Waiting for 2 Workloads to leave");
+    assert_eq!(victims, ["v1 of other: InCohortReclamation", "v2 of other: InCohortReclamation"]);
+    let short = |scene: &Scene, uid: &str| match &explained(scene, uid).flavors[0].verdict {
+        Verdict::Busy(short) => (short.free, short.used_by[0].1, short.kept),
+        other => panic!("{uid}: {other:?}"),
+    };
+    assert_eq!(short(&scene, "w"), (0, 4, 0), "what is kept for it is not in its way");
+    let for_whom = |scene: &Scene, uid: &str| {
+        let found = explained(scene, uid).preempted_for.expect("it is a victim");
+        (found.uid.expect("it was written").to_string(), found.reason.as_str(), found.has_left)
+    };
+    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", false));
+    scene.stop_job("v1");
+    scene.run();
+    let (message, victims) = to_leave(&scene);
+    assert_eq!(message, "Waiting for 1 Workload to leave");
+    assert_eq!(victims, ["v2 of other: InCohortReclamation"]);
+    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", true));
+    assert_eq!(explained(&scene, "w").preempted_for, None);
+    assert_eq!(short(&scene, "w"), (2, 2, 0));
+    assert_eq!(short(&scene, "v1"), (0, 2, 4), "what is kept is not in use");
 }

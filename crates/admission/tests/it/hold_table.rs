@@ -12,7 +12,7 @@ use crate::scene::{Scene, shown};
 // ---- The hold -------------------------------------------------------------------------------------------
 
 /// `w` of queue `q` (quota 4) has won the room of `v1` and `v2`, whose Jobs still run.
-fn won(policy: PreemptionPolicy) -> Scene {
+pub fn won(policy: PreemptionPolicy) -> Scene {
     let mut scene =
         Scene::new(vec![queue("q", 4, policy), queue("other", 0, never()), queue("third", 0, never())]);
     for name in ["v1", "v2"] {
@@ -55,36 +55,6 @@ fn who_was_not_told_before_a_restart_is_told_after_it_and_before_the_others_have
     assert_eq!(scene.run(), NOTHING, "its room is kept");
     scene.stop_job("v1");
     assert_eq!(scene.run(), ["w on f"]);
-}
-
-#[test]
-fn both_sides_of_a_preemption_are_explained() {
-    let mut scene = won(reclaims_any());
-    let explained = |scene: &Scene, uid: &str| scene.engine.explain(&uid.into()).expect("it is known");
-    let to_leave = |scene: &Scene| {
-        let explanation = explained(scene, "w");
-        let victims = explanation.victims.iter().map(|victim| {
-            let queue = victim.cluster_queue.as_ref().expect("it holds quota").to_string();
-            assert!(victim.told_at.is_some_and(|told| told < scene.now), "{victim:?}");
-            format!("{} of {queue}: {}", victim.uid, victim.reason)
-        });
-        (explanation.message, victims.collect::<Vec<String>>())
-    };
-    let (message, victims) = to_leave(&scene);
-    assert_eq!(message, "Waiting for 2 Workloads to leave");
-    assert_eq!(victims, ["v1 of other: InCohortReclamation", "v2 of other: InCohortReclamation"]);
-    let for_whom = |scene: &Scene, uid: &str| {
-        let found = explained(scene, uid).preempted_for.expect("it is a victim");
-        (found.uid.expect("it was written").to_string(), found.reason.as_str(), found.has_left)
-    };
-    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", false));
-    scene.stop_job("v1");
-    scene.run();
-    let (message, victims) = to_leave(&scene);
-    assert_eq!(message, "Waiting for 1 Workload to leave");
-    assert_eq!(victims, ["v2 of other: InCohortReclamation"]);
-    assert_eq!(for_whom(&scene, "v1"), ("w".to_owned(), "InCohortReclamation", true));
-    assert_eq!(explained(&scene, "w").preempted_for, None);
 }
 
 #[test]

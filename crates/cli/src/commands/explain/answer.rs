@@ -99,12 +99,14 @@ fn numbers(short: &Shortage) -> [String; 6] {
     ]
 }
 
-/// `research 6, vision 2`.
+/// `research 6, vision 2, kept for others 1`.
 fn users(short: &Shortage) -> String {
     let user = |(queue, amount): &(_, i64)| {
         format!("{queue} {}", Shown { resource: &short.resource, amount: Amount::new(*amount) })
     };
-    short.used_by.iter().map(user).collect::<Vec<String>>().join(", ")
+    let kept = Shown { resource: &short.resource, amount: Amount::new(short.kept) };
+    let kept = (short.kept > 0).then(|| format!("kept for others {kept}"));
+    short.used_by.iter().map(user).chain(kept).collect::<Vec<String>>().join(", ")
 }
 
 /// How much more would have to be free for a flavor to do.
@@ -165,6 +167,7 @@ fn shortage_json(short: &Shortage) -> Value {
         "quota": limit(short.quota),
         "borrowable": limit(short.borrowable),
         "usedBy": used_by.collect::<Vec<_>>(),
+        "kept": text(short.kept),
     })
 }
 
@@ -184,6 +187,7 @@ mod tests {
             quota: Amount::new(4000),
             borrowable: Amount::UNLIMITED,
             used_by: vec![("vision".into(), 6000), ("speech".into(), 1500)],
+            kept: 250,
         };
         let trace =
             |flavor: &str, verdict| FlavorTrace { pod_set: "main".into(), flavor: flavor.into(), verdict };
@@ -211,11 +215,11 @@ mod tests {
             "  It left.",
             "",
             "  POD SET  FLAVOR     VERDICT                                RESOURCE  NEED  FREE  QUOTA  BORROWABLE  IN USE BY",
-            "  main     spot       in use                                 cpu          3  500m      4   unlimited  vision 6, speech 1500m",
+            "  main     spot       in use                                 cpu          3  500m      4   unlimited  vision 6, speech 1500m, kept for others 250m",
             "  main     on-demand  excluded by node selector or affinity",
             "",
             "  It ends when: others end.",
-            "  Missing: 2500m more cpu in flavor spot, in use by vision 6, speech 1500m",
+            "  Missing: 2500m more cpu in flavor spot, in use by vision 6, speech 1500m, kept for others 250m",
             "  Try: Ask for less.",
         ];
         assert_eq!(lines, expected);
@@ -225,7 +229,7 @@ mod tests {
     fn programs_get_the_same_numbers() {
         let value = as_json(&explanation());
         let expected = json!({"resource": "cpu", "need": "3", "free": "500m", "quota": "4", "borrowable": null,
-            "usedBy": [{"clusterQueue": "vision", "amount": "6"}, {"clusterQueue": "speech", "amount": "1500m"}]});
+            "usedBy": [{"clusterQueue": "vision", "amount": "6"}, {"clusterQueue": "speech", "amount": "1500m"}], "kept": "250m"});
         assert_eq!(value["flavors"][0]["shortage"], expected);
         assert_eq!((&value["flavors"][1]["shortage"], &value["ahead"]), (&Value::Null, &json!(2)));
     }
