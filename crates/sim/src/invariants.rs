@@ -9,7 +9,7 @@ use gangway_model::conditions::conditions;
 use gangway_model::queues::{QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue};
 use gangway_model::reasons::PreemptionReason;
 use gangway_model::workload::{State, Workload};
-use gangway_model::{Timestamp, Uid};
+use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use crate::quota;
 use crate::view::{SeenWorkload, Step, View, is_leaving};
@@ -113,7 +113,9 @@ invariants! {
     "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
     "L4" Rest no_lost_wake_up "At rest, trying everybody again admits nobody."
     "L5" Rest every_wait_has_a_reason "Whoever waits says why, and nobody waits for pods that are gone."
-    "L6" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
+    "S4" Rest told_is_true "What a queue says it has set aside is what its Workloads have."
+    "G1" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
+    "G2" Rest jobs_follow "A Job runs if and only if its Workload has quota, and without it its template is its user's."
 }
 
 /// The first safety sentence that a step breaks.
@@ -210,6 +212,7 @@ fn legal_preemption(context: &Context<'_>) -> Option<String> {
             Some("they are of different trees")
         }
         _ if policy.reclaim_within_cohort == ReclaimWithinCohort::Never => Some("its queue never reclaims"),
+        _ if !borrows(context, victim, theirs) => Some("its queue does not borrow"),
         _ if policy.reclaim_within_cohort == ReclaimWithinCohort::LowerPriority
             && victim.priority >= preemptor.priority =>
         {
@@ -218,6 +221,21 @@ fn legal_preemption(context: &Context<'_>) -> Option<String> {
         _ => None,
     };
     problem.map(|problem| format!("{} has to leave for {}: {problem}", victim.name, preemptor.name))
+}
+
+/// Whether a queue uses more than its own of something that one of its Workloads has, or did a moment ago.
+fn borrows(context: &Context<'_>, workload: &Workload, queue: &ClusterQueueName) -> bool {
+    let view = context.view;
+    if view.freed_at.get(queue).is_some_and(|at| is_recent(*at, context.now)) {
+        return true;
+    }
+    let Some(reservation) = workload.state.reservation() else { return false };
+    let mut has = quota::Use::new();
+    quota::add_admission(&mut has, &reservation.admission);
+    let used = quota::use_of(view, queue);
+    let is_over =
+        |cell: &quota::Cell| used.get(cell).copied().unwrap_or(0) > quota::nominal(view, queue, cell);
+    has.iter().any(|(cell, amount)| *amount > 0 && is_over(cell))
 }
 
 fn within_queue_problem(
@@ -387,6 +405,32 @@ fn every_wait_has_a_reason(view: &View, _: &Rest) -> Option<String> {
 fn has_no_pods(view: &View, seen: &SeenWorkload) -> bool {
     let owner = seen.record.owner.as_ref();
     !view.pods.values().any(|pod| Some(&pod.owner) == owner && pod.is_alive)
+}
+
+fn told_is_true(view: &View, _: &Rest) -> Option<String> {
+    view.queues.keys().find_map(|queue| {
+        let told = view.told.get(queue)?;
+        let holders = view.workloads.values().filter_map(|seen| seen.record.state.reservation());
+        let holders = holders.filter(|reservation| reservation.admission.cluster_queue == *queue);
+        let count = holders.count();
+        let mut used = quota::use_of(view, queue);
+        used.retain(|_, amount| *amount != 0);
+        let is_true = told.reserved == used && told.reserving == count as i64;
+        (!is_true).then(|| format!("{queue} says {told:?}; {count} Workloads have {used:?}"))
+    })
+}
+
+fn jobs_follow(view: &View, _: &Rest) -> Option<String> {
+    view.jobs.iter().filter(|(_, job)| !job.has_ended).find_map(|(uid, job)| {
+        let holder = view.holder_of(uid).filter(|seen| !is_leaving(&seen.record.state));
+        let problem = match (holder, job.runs) {
+            (Some(_), false) => "has quota and does not run",
+            (None, true) => "runs without quota",
+            (None, false) if job.is_marked => "has no quota, and its template is not its user's",
+            _ => return None,
+        };
+        Some(format!("Job {} {problem}", job.name))
+    })
 }
 
 fn nobody_holds_for_nothing(view: &View, _: &Rest) -> Option<String> {

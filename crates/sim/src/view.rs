@@ -9,7 +9,9 @@ use gangway_api::records::{self, ResourceRules};
 use gangway_apiserver::{ChangeKind, Committed};
 use gangway_model::queues::{ClusterQueue, Cohort, LocalQueue};
 use gangway_model::workload::{Admission, State, Workload};
-use gangway_model::{ClusterQueueName, CohortName, ObjectName, Requests, Timestamp, Uid};
+use gangway_model::{
+    ClusterQueueName, CohortName, FlavorName, ObjectName, Quantity, Requests, ResourceName, Timestamp, Uid,
+};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -36,17 +38,28 @@ pub struct View {
     pub redefined_at: Option<Timestamp>,
     /// Who left for whom, in order.
     pub preemptions: Vec<Preempted>,
+    /// When a Workload last gave quota of a queue back.
+    pub freed_at: BTreeMap<ClusterQueueName, Timestamp>,
+    /// What each ClusterQueue says of itself.
+    pub told: BTreeMap<ClusterQueueName, QueueTold>,
     /// How many Workloads ended.
     pub finished: usize,
     /// How many were told to leave.
     pub evictions: usize,
 }
 
+/// What a ClusterQueue's status says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueTold {
+    /// How many have quota set aside, admitted or not.
+    pub reserving: i64,
+    /// What is set aside, by flavor and resource.
+    pub reserved: BTreeMap<(FlavorName, ResourceName), i128>,
+}
+
 /// A Workload was told to leave for another.
 #[derive(Clone, Debug)]
 pub struct Preempted {
-    /// When.
-    pub at: Timestamp,
     /// Who.
     pub victim: Uid,
     /// For whom.
@@ -171,11 +184,16 @@ impl View {
         if state.is_finished() && !state_before.is_some_and(State::is_finished) {
             self.finished += 1;
         }
+        if let Some(given) =
+            state_before.and_then(State::reservation).filter(|_| state.reservation().is_none())
+        {
+            self.freed_at.insert(given.admission.cluster_queue.clone(), now);
+        }
         if is_leaving(state) && !state_before.is_some_and(is_leaving) {
             self.evictions += 1;
             if let Some(preemptor) = state.preemptor() {
                 let (victim, preemptor) = (seen.record.uid.clone(), preemptor.clone());
-                self.preemptions.push(Preempted { at: now, victim, preemptor });
+                self.preemptions.push(Preempted { victim, preemptor });
             }
         }
     }
@@ -233,6 +251,7 @@ impl View {
                 let Some(object) = parse::<kueue::ClusterQueue>(change) else { return };
                 step.queue_numbers = queue_numbers(change);
                 let record = records::cluster_queue(&object).record;
+                self.told.insert(record.name.clone(), told_by(&object));
                 replace(&mut self.queues, record.name.clone(), record, is_gone)
             }
             "cohorts" => {
@@ -305,6 +324,21 @@ fn conditions_of(object: &kueue::Workload) -> Vec<(String, bool, String)> {
 fn counted_evictions(object: &kueue::Workload) -> i64 {
     let stats = object.status.as_ref().and_then(|status| status.scheduling_stats.as_ref());
     stats.iter().flat_map(|stats| &stats.evictions).map(|entry| i64::from(entry.count)).sum()
+}
+
+fn told_by(object: &kueue::ClusterQueue) -> QueueTold {
+    let Some(status) = &object.status else { return QueueTold::default() };
+    let mut reserved = BTreeMap::new();
+    for flavor in &status.flavors_reservation {
+        for resource in &flavor.resources {
+            let total = resource.total.as_ref().map_or("0", |total| total.0.as_str());
+            let amount = Quantity::parse(total).map_or(0, |quantity| quantity.counted_as(&resource.name));
+            let cell = (flavor.name.as_str().into(), resource.name.as_str().into());
+            reserved.insert(cell, i128::from(amount));
+        }
+    }
+    reserved.retain(|_, amount| *amount != 0);
+    QueueTold { reserving: i64::from(status.reserving_workloads), reserved }
 }
 
 /// Every number in a queue's status.

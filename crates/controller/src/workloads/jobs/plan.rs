@@ -2,7 +2,7 @@
 
 use gangway_api::kueue::{ResourceFlavorSpec, Workload};
 use gangway_api::names;
-use gangway_model::reasons::EventReason;
+use gangway_model::reasons::{EventReason, FinishReason};
 use gangway_model::workload::{Admission, State};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
@@ -69,7 +69,7 @@ pub(in crate::workloads) fn plan(job: &Job, owned: &[Owned<'_>], around: &Surrou
     match (the_one_to_keep(view, &live), live.as_slice()) {
         (Some(kept), _) if live.len() > 1 => delete_other(&live, kept),
         (Some(kept), _) => follow(view, live[kept], queue, &priority, around),
-        (None, []) if !owned.is_empty() => Step::Nothing,
+        (None, []) if !owned.is_empty() => ended(view, owned),
         (None, []) => without_workload(view, queue, &priority),
         (None, others) => mismatch(view, others, queue),
     }
@@ -126,6 +126,22 @@ fn without_workload(view: JobView<'_>, queue: &str, priority: &Wanted) -> Step {
     match priority {
         Ok(priority) => Step::CreateWorkload(Box::new(view.workload(queue, priority))),
         Err(class) => warn_of_missing(class),
+    }
+}
+
+/// All Workloads of a Job have ended, and the Job has not. If that was because the Job was taken for gone, by a list that was
+/// too old to show it, it begins anew.
+fn ended(view: JobView<'_>, owned: &[Owned<'_>]) -> Step {
+    let taken_for_gone = owned.iter().find(|owned| {
+        matches!(owned.state, State::Finished(finish, _) if finish.reason == FinishReason::OwnerNotFound)
+    });
+    match taken_for_gone {
+        None => Step::Nothing,
+        Some(owned) if view.is_suspended() => give_up(view, owned.object),
+        Some(_) => {
+            let message = "The Job was taken for gone and lost its quota; it begins anew".to_owned();
+            Step::Suspend { reason: EventReason::Stopped, message }
+        }
     }
 }
 

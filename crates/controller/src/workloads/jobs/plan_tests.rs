@@ -4,13 +4,13 @@ mod changes;
 mod world;
 
 use gangway_api::names;
-use gangway_model::reasons::EventReason;
+use gangway_model::reasons::{EventReason, FinishReason};
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Value, json};
 
 use super::batch_job::{JobView, facts};
 use super::plan::Step;
-use world::{World, admitted, admitted_on, evicting, finished, job, merged, pending, reserved};
+use world::{World, admitted, admitted_on, evicting, finished, finished_as, job, merged, pending, reserved};
 
 fn is_start(step: &Step) -> bool {
     matches!(step, Step::Start { .. })
@@ -369,6 +369,18 @@ fn a_podset_label_of_the_user_is_taken_off_once() {
 fn a_workload_that_has_ended_is_left_alone() {
     let mut world = World::queued();
     world.workload_is(finished());
+    assert_eq!(world.step(), Step::Nothing);
+}
+
+#[test]
+fn a_job_that_was_taken_for_gone_begins_anew() {
+    let mut world = World::running();
+    world.workload_is(finished_as(FinishReason::OwnerNotFound));
+    world.take(|step| matches!(step, Step::Suspend { .. }));
+    world.pods_are_gone();
+    world.take(is_restore);
+    world.take(|step| matches!(step, Step::DeleteWorkload { .. }));
+    world.take(is_creation);
     assert_eq!(world.step(), Step::Nothing);
 }
 

@@ -110,7 +110,11 @@ pub(super) fn evicting() -> State {
 }
 
 pub(super) fn finished() -> State {
-    let finish = Finish { reason: FinishReason::FailedToStart, message: "no".into(), at: NOW };
+    finished_as(FinishReason::FailedToStart)
+}
+
+pub(super) fn finished_as(reason: FinishReason) -> State {
+    let finish = Finish { reason, message: "no".into(), at: NOW };
     State::Finished(Box::new(finish), Box::new(pending()))
 }
 
