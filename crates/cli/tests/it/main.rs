@@ -5,4 +5,5 @@ mod e2e;
 mod leftovers;
 mod replay;
 mod runs;
+mod sim;
 mod tidy;

@@ -16,7 +16,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("apiserver", &["model", "api"]),
     ("controller", &["model", "api", "admission", "placement"]),
     ("node", &["model", "api"]),
-    ("cli", &["model", "api", "admission", "placement", "apiserver", "controller", "node"]),
+    ("sim", &["model", "api", "admission", "placement", "apiserver", "controller", "node"]),
+    ("cli", &["model", "api", "admission", "placement", "apiserver", "controller", "node", "sim"]),
 ];
 
 /// The rooms that decide. They have no I/O, no clock, no runtime, no randomness and no Kubernetes.
