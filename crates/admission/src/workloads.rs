@@ -76,6 +76,9 @@ impl Engine {
                 self.forget_what_was_asked(id);
             }
         }
+        if number.is_none() {
+            self.take_back_quota(&workload);
+        }
         let local = self.intern(&mut workload);
         let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets);
         workload.pod_sets = pod_sets;
@@ -197,6 +200,21 @@ impl Engine {
         }
         self.count(GONE, &behind, 1);
         self.memory.left_behind.entry(owner).or_default().push(behind);
+    }
+
+    /// A Workload that was taken for deleted is there again: what it left behind is its own.
+    fn take_back_quota(&mut self, workload: &Workload) {
+        let Some(owner) = &workload.owner else { return };
+        let Some(behind) = self.memory.left_behind.get_mut(owner) else { return };
+        let is_its_own =
+            |counted: &CountedAs| counted.holds.as_ref().is_some_and(|holds| holds.key.uid.0 == workload.uid);
+        let Some(index) = behind.iter().position(is_its_own) else { return };
+        let counted = behind.swap_remove(index);
+        if behind.is_empty() {
+            self.memory.left_behind.remove(owner);
+        }
+        self.count(GONE, &counted, -1);
+        self.wake_freed(&counted);
     }
 
     /// Puts a Workload where it belongs now, after anything about it may have changed.

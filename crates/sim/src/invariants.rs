@@ -260,14 +260,9 @@ fn no_idle_preemption(context: &Context<'_>) -> Option<String> {
     let uid = victim.record.state.preemptor()?;
     let name = &victim.record.name;
     // Who has just gone, ended or got what it wanted may not have been known to have.
-    match context.view.workloads.get(uid) {
-        Some(preemptor) if preemptor.record.state.reservation().is_some() => {
-            let since = preemptor.record.state.reservation()?.reserved_at;
-            (!is_recent(since, context.now))
-                .then(|| format!("{name} has to leave for {}, which has quota", preemptor.record.name))
-        }
-        _ => None,
-    }
+    let preemptor = context.view.workloads.get(uid)?;
+    let has_had_quota = preemptor.holds_since.is_some_and(|since| !is_recent(since, context.now));
+    has_had_quota.then(|| format!("{name} has to leave for {}, which has quota", preemptor.record.name))
 }
 
 fn one_eviction(context: &Context<'_>) -> Option<String> {

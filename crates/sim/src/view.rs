@@ -77,6 +77,8 @@ pub struct SeenWorkload {
     pub conditions: Vec<(String, bool, String)>,
     /// Since when it waits in the same way.
     pub waits_since: Timestamp,
+    /// Since when it has had quota, by the right clock.
+    pub holds_since: Option<Timestamp>,
     /// How often it was told to leave, as its object counts.
     pub counted_evictions: i64,
 }
@@ -162,7 +164,10 @@ impl View {
                 Some(before) if is_same_wait => before.waits_since,
                 _ => now,
             };
+            let held_since = before.as_ref().and_then(|before| before.holds_since);
+            let holds_since = read.record.state.reservation().map(|_| held_since.unwrap_or(now));
             let seen = SeenWorkload {
+                holds_since,
                 repaired: read.repaired,
                 conditions: conditions_of(&object),
                 waits_since,

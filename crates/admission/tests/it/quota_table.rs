@@ -1,7 +1,7 @@
 //! What a queue may use of its own quota, of its cohort's and of what others lend, row by row; and what
 //! becomes of it when quotas, cohorts and queues change.
 
-use gangway_admission::Event;
+use gangway_admission::{Event, JobEnd, JobFacts};
 use gangway_model::queues::{ClusterQueue, Quota, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, PendingReason};
 use gangway_model::workload::Workload;
@@ -593,4 +593,21 @@ fn a_queue_may_change_while_pods_of_a_deleted_workload_use_its_quota() {
     assert_eq!(scene.run(), [] as [&str; 0]);
     scene.tell(Event::Pods("job-w".into(), false));
     assert_eq!(scene.run(), ["next on f"]);
+}
+
+/// A list that is too old to show a Workload makes it look deleted; the watch then shows it again.
+#[test]
+fn a_workload_that_comes_back_counts_once() {
+    let mut scene = Scene::new(vec![cluster_queue("q", cpu_group(&[("f", quota(4))]))]);
+    scene.submit_job("q", ranked("w", 4, 0, 0));
+    scene.run();
+    scene.tell(Event::Pods("job-w".into(), true));
+    let seen = scene.store.workload("w").clone();
+    scene.delete("w");
+    scene.tell(Event::Workload(Box::new(seen)));
+    scene.submit("q", ranked("next", 4, 0, 1));
+    assert_eq!(scene.run(), [] as [&str; 0], "its quota counts");
+    let end = JobEnd { succeeded: true, message: "done".into() };
+    scene.tell(Event::Job("job-w".into(), JobFacts { end: Some(end), ..JobFacts::default() }));
+    assert_eq!(scene.run(), ["next on f"], "its pods are still there, and it has ended");
 }

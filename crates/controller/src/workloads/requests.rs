@@ -3,13 +3,14 @@
 use std::fmt::Debug;
 
 use futures::FutureExt;
-use gangway_admission::{DecisionId, Event, QueueRef};
+use gangway_admission::{Action, DecisionId, Event, QueueRef};
 use gangway_api::kueue::{ClusterQueue, LocalQueue, Workload};
 use gangway_api::records;
-use gangway_model::reasons::EventReason;
+use gangway_model::reasons::{EventReason, FinishReason};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -40,12 +41,26 @@ impl Shell {
         });
         let api = self.api::<Workload>(object.namespace());
         let name = object.name_any();
+        let missing = self.missing_owner(id, object);
         let request = async move {
+            if let Some(job) = found_after_all(missing).await? {
+                return Ok(Answer::Job(Box::new(job)));
+            }
             let object = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
             Ok(Answer::Workload(Box::new(object)))
         };
         let target = Target::Workload(uid_of(object.as_ref()));
         self.lanes.send(lane, vec![target], Purpose::Decision(id), request.boxed());
+    }
+
+    /// The Job for lack of which a Workload is to end. It is asked for once more: a list may have been too old to show it.
+    fn missing_owner(&self, id: DecisionId, object: &Workload) -> Option<(Api<Job>, OwnerReference)> {
+        let action = &self.under_way.get(&id)?.decision.action;
+        if *action != Action::Finish(FinishReason::OwnerNotFound) {
+            return None;
+        }
+        let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+        Some((self.api::<Job>(object.namespace()), owner.clone()))
     }
 
     fn api<K>(&self, namespace: Option<String>) -> Api<K>
@@ -290,6 +305,13 @@ impl Shell {
         };
         self.lanes.send(Lane::Diagnostics, Vec::new(), Purpose::Note, request.boxed());
     }
+}
+
+/// A Job that was thought to be gone, if it is there.
+async fn found_after_all(missing: Option<(Api<Job>, OwnerReference)>) -> Result<Option<Job>, kube::Error> {
+    let Some((jobs, owner)) = missing else { return Ok(None) };
+    let found = jobs.get_opt(&owner.name).await?;
+    Ok(found.filter(|job| job.uid().as_deref() == Some(owner.uid.as_str())))
 }
 
 fn merge_patch<K>(api: Api<K>, name: String, patch: Value, answer: fn(K) -> Answer) -> Request

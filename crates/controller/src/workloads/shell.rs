@@ -476,6 +476,11 @@ impl Shell {
     fn decision_written(&mut self, id: DecisionId, end: End) {
         let now = self.clock.now();
         let outcome = match end {
+            End::Landed(Answer::Job(job)) => {
+                // Its Workload was to end because it was not there.
+                self.take_answer(Answer::Job(job));
+                Outcome::Conflict
+            }
             End::Landed(answer) => {
                 let Answer::Workload(object) = answer else { return };
                 let outcome = Outcome::Landed(version_of(object.as_ref()));
