@@ -70,6 +70,8 @@ pub struct JobEnd {
 /// How a write ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It turned out to be wrong before it was sent, and so did every attempt before: nothing was written.
+    Void,
     /// It is stored, as this version of the object.
     Landed(u64),
     /// The object had changed in between; nothing was written.

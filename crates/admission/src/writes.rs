@@ -122,7 +122,7 @@ impl Engine {
                 }
             }
             Outcome::Unknown => {}
-            Outcome::Conflict => {
+            Outcome::Conflict | Outcome::Void => {
                 if write.sent_on.is_some_and(|version| version >= workload.version) {
                     let until = now.plus_seconds(STALE_SECONDS);
                     track.rare.stale = Some(Stale { version: workload.version, until });

@@ -71,20 +71,20 @@ enum Way {
 impl Connection {
     /// A client on which things go wrong.
     pub fn client(api: &ApiServer, who: &'static str, witness: &Arc<Witness>) -> kube::Client {
-        Self::new(api, who, witness, Way::Rough)
+        Self::client_by(api, who, witness, Way::Rough)
     }
 
     /// A client whose requests and events are late, but arrive.
     pub fn late_client(api: &ApiServer, who: &'static str, witness: &Arc<Witness>) -> kube::Client {
-        Self::new(api, who, witness, Way::Late)
+        Self::client_by(api, who, witness, Way::Late)
     }
 
     /// A client whose requests arrive at once and are answered.
     pub fn spared_client(api: &ApiServer, who: &'static str, witness: &Arc<Witness>) -> kube::Client {
-        Self::new(api, who, witness, Way::Smooth)
+        Self::client_by(api, who, witness, Way::Smooth)
     }
 
-    fn new(api: &ApiServer, who: &'static str, witness: &Arc<Witness>, way: Way) -> kube::Client {
+    fn client_by(api: &ApiServer, who: &'static str, witness: &Arc<Witness>, way: Way) -> kube::Client {
         let connection = Self { api: api.clone(), who, way, witness: witness.clone() };
         kube::Client::new(connection, "default")
     }

@@ -477,9 +477,9 @@ impl Shell {
         let now = self.clock.now();
         let outcome = match end {
             End::Landed(Answer::Job(job)) => {
-                // Its Workload was to end because it was not there.
+                // Its Workload was to end because it was not there. It was asked for before each attempt.
                 self.take_answer(Answer::Job(job));
-                Outcome::Conflict
+                Outcome::Void
             }
             End::Landed(answer) => {
                 let Answer::Workload(object) = answer else { return };
