@@ -292,3 +292,19 @@ fn an_old_event_after_our_own_write_is_ignored() {
     crate::invariants::check(&world);
     assert_eq!(admits(&mut world), [] as [&str; 0]);
 }
+
+/// Whoever was to write it found out in time that it should not be written.
+#[test]
+fn what_was_not_sent_after_all_is_void() {
+    let mut world = cpu_queue(1);
+    submit(&mut world, cpu_workload("w", 1));
+    assert_eq!(world.decide(1), 1);
+    let decision = world.in_flight.pop_front().expect("its admission was decided");
+    world.engine.pending_write(decision.id).expect("it is to be sent");
+    for outcome in [Outcome::Unknown, Outcome::Void] {
+        world.engine.apply(Event::Outcome(decision.id, outcome), world.now);
+    }
+    assert!(!world.engine.is_under_way(decision.id), "nobody waits for a watch to tell of it");
+    world.now = world.engine.next_deadline().expect("it is looked at again");
+    assert_eq!(admits(&mut world), ["ns/w"]);
+}

@@ -307,6 +307,7 @@ impl World {
             Outcome::Conflict => "conflicts",
             Outcome::Rejected(_) => "refused",
             Outcome::Unknown => "unknown",
+            Outcome::Void => "void",
         });
         self.tell(Event::Outcome(id, outcome));
     }
