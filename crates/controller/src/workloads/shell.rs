@@ -553,6 +553,10 @@ impl Shell {
     fn time_to_next_deadline(&self) -> Option<Duration> {
         /// What is due but has to wait for room is looked at again when a write ends, or after this.
         const LOOK_AGAIN: i64 = 20_000_000;
+        // Nothing is decided before everything is known, whatever is due.
+        if !self.synced {
+            return None;
+        }
         let now = self.clock.now();
         let until = |at: Timestamp, least: i64| at.nanos_since(now).max(least);
         let engine = self.engine.next_deadline().map(|at| until(at, 0));
