@@ -79,6 +79,8 @@ impl<'a> Context<'a> {
 
 /// What is known when nothing happens any more.
 pub struct Rest {
+    /// What still happened when the patience was over, if it never became quiet.
+    pub restless: Option<String>,
     /// Who would be admitted by a controller that started now.
     pub forgotten: Vec<String>,
     /// Every Job ends by itself, and nobody changed a queue while they did.
@@ -314,9 +316,8 @@ fn no_negative_number(context: &Context<'_>) -> Option<String> {
     is_negative.then(|| format!("a number is negative after {}", context.step.summary))
 }
 
-fn at_rest(_: &View, _: &Rest) -> Option<String> {
-    // Whoever asks has waited for it, and accuses if it did not come.
-    None
+fn at_rest(_: &View, rest: &Rest) -> Option<String> {
+    rest.restless.clone()
 }
 
 /// Whether a Workload may wait in a queue that admits.
