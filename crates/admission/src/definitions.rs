@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gangway_model::planted::Bug;
 use gangway_model::queues::{ClusterQueue, Cohort, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::ClusterQueueReason;
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName};
@@ -284,6 +285,9 @@ impl Engine {
 
     /// Wakes the trees in which room that was kept came free.
     pub(crate) fn wake_freed_trees(&mut self) {
+        if self.planted.is(Bug::WakeUpLost) {
+            self.memory.freed.clear();
+        }
         for queue in std::mem::take(&mut self.memory.freed) {
             self.wake_tree(queue);
         }

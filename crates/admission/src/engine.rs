@@ -1,5 +1,6 @@
 //! The engine: events in, decisions out.
 
+use gangway_model::planted::Planted;
 use gangway_model::queues::QueueCounts;
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
 use gangway_model::workload::Workload;
@@ -20,6 +21,7 @@ pub struct Engine {
     pub(crate) rules: Rules,
     /// After how many seconds an eviction that is not over is reported; none if never.
     pub(crate) eviction_report_seconds: Option<i64>,
+    pub(crate) planted: Planted,
     pub(crate) durable: Durable,
     pub(crate) memory: Memory,
 }
@@ -40,6 +42,11 @@ impl Engine {
         self.eviction_report_seconds = Some(seconds);
         let known: Vec<WorkloadId> = self.durable.workloads.iter().map(|(id, _)| id).collect();
         known.into_iter().for_each(|id| self.reindex(id));
+    }
+
+    /// Makes a mistake from now on, for those who look for mistakes.
+    pub fn plant(&mut self, planted: Planted) {
+        (self.planted, self.memory.ledger.planted) = (planted, planted);
     }
 
     /// The part of the state that is a function of the objects.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gangway_model::planted::Bug;
 use gangway_model::reasons::{EvictionReason, PendingReason, RequeueReason};
 use gangway_model::workload::{Eviction, State, Workload};
 use gangway_model::{Timestamp, Uid};
@@ -56,6 +57,9 @@ impl Engine {
     }
 
     fn keep_room(&mut self, queue: QueueId, id: WorkloadId, found: Found) {
+        if self.planted.is(Bug::HoldForgotten) {
+            return;
+        }
         let flavors = found.picks.iter().map(|pick| pick.flavor).collect();
         self.memory.ledger.set_hold(queue, id, found.usage, flavors);
     }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gangway_model::planted::{Bug, Planted};
 use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, Cohort, Fungibility, PreemptionPolicy, QueueingStrategy,
     ReclaimWithinCohort, WithinClusterQueue,
@@ -159,6 +160,7 @@ pub(crate) struct Ledger {
     pub(crate) queue_of_node: Vec<Option<QueueId>>,
     /// Grows with every rebuild.
     pub(crate) generation: u64,
+    pub(crate) planted: Planted,
     is_outdated: bool,
 }
 
@@ -244,6 +246,9 @@ impl Ledger {
         let Some(holder) = self.accounts[queue.index()].holders.remove(key) else { return };
         self.fronts.forget(queue, &holder.usage);
         self.book(queue, &holder.usage, -1);
+        if key.leaves && self.planted.is(Bug::VictimReleasedTwice) {
+            self.book(queue, &holder.usage, -1);
+        }
     }
 
     /// Books what holders use; the queue's reserve shrinks and grows with it.

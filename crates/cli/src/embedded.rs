@@ -187,7 +187,7 @@ impl World {
         let admission = workloads::run(
             self.api.client_named("gangway-controller"),
             self.options.clock.clone(),
-            workloads::Options { config, counts: self.counts.clone() },
+            workloads::Options { config, counts: self.counts.clone(), ..workloads::Options::default() },
         );
         let admission = reporting("the admission controller", admission, self.report.clone());
         self.admission = Some(self.tasks.spawn(admission));

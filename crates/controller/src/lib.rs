@@ -3,6 +3,7 @@
 //! The shell of both cores. It only knows [`kube::Client`], so the same code runs on a cluster and on
 //! the embedded API.
 
+pub mod election;
 mod index;
 pub mod pods;
 mod trouble;

@@ -8,6 +8,7 @@
 pub mod conditions;
 pub mod constraints;
 mod names;
+pub mod planted;
 pub mod quantity;
 pub mod queues;
 pub mod reasons;

@@ -97,6 +97,9 @@ impl Connection {
             Way::Smooth => Fate::default(),
         };
         sleep(fate.late).await;
+        if self.witness.is_cut_off(self.who) {
+            return Err("nothing arrives".into());
+        }
         if let Some(refusal) = fate.refused {
             self.witness.note(self.who, &asked, refusal.as_u16(), "refused");
             return Ok(refuse(refusal));
@@ -212,6 +215,11 @@ impl Asked {
     /// Whether it may change something.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET
+    }
+
+    /// Whether it is about who leads, or which node is alive.
+    pub fn is_about_leases(&self) -> bool {
+        self.path.contains("/leases")
     }
 
     /// The path without the query.

@@ -13,6 +13,7 @@ use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use crate::quota;
 use crate::view::{SeenWorkload, Step, View, is_leaving};
+use crate::witness::CONTROLLERS;
 
 /// A sentence that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +111,7 @@ invariants! {
     "S8" Step conditions_follow_state "Conditions are a function of the state."
     "S9" Step order "In one queue and shape nobody is admitted before somebody who waits longer and has at least its priority."
     "S13" Step no_negative_number "No count and no sum is negative."
+    "S14" Step fenced "Whoever does not lead, or does not lead any more, changes nothing."
     "L1" Rest at_rest "With fixed inputs everything comes to rest and nothing is written any more."
     "L2" Rest all_admitted "Whoever could be admitted alone is admitted in the end."
     "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
@@ -314,6 +316,13 @@ fn order(context: &Context<'_>) -> Option<String> {
 fn no_negative_number(context: &Context<'_>) -> Option<String> {
     let is_negative = context.step.queue_numbers.iter().any(|number| *number < 0);
     is_negative.then(|| format!("a number is negative after {}", context.step.summary))
+}
+
+fn fenced(context: &Context<'_>) -> Option<String> {
+    let Step { by, summary, .. } = context.step;
+    let leader = context.view.leader.as_ref().filter(|leader| *leader != by)?;
+    let is_a_controller = CONTROLLERS.contains(&by.as_str());
+    is_a_controller.then(|| format!("{by} made {summary} while the Lease is held by {leader:?}"))
 }
 
 fn at_rest(_: &View, rest: &Rest) -> Option<String> {

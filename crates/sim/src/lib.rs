@@ -4,7 +4,7 @@
 //! |---|---|
 //! | what happens, and who interferes? | `scenario.rs`, `objects.rs` |
 //! | what goes wrong between a client and the API? | `faults.rs` |
-//! | who takes part? | `world.rs`, `clock.rs` |
+//! | who takes part? | `world.rs`, `controller.rs`, `clock.rs` |
 //! | what must hold? | `invariants.rs`; how much may a tree use: `quota.rs` |
 //! | what is there, and what has been? | `view.rs`, `witness.rs` |
 //! | how is a seed checked, and what fails made small? | `check.rs` |
@@ -13,6 +13,7 @@
 
 mod check;
 mod clock;
+mod controller;
 mod faults;
 mod invariants;
 mod objects;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gangway_model::planted::Planted;
+
 use crate::faults::Faults;
 
 /// The queues of every scenario.
@@ -91,6 +93,10 @@ pub enum Deed {
     CrashAfter(u64),
     /// The controller's clock is set this many seconds ahead of time, or behind it.
     StepClock(i64),
+    /// The controller that leads stands still for this many seconds and then goes on as if nothing had been.
+    Freeze(u64),
+    /// No request of the controller that leads arrives for this many seconds; what it watches still comes.
+    CutOff(u64),
 }
 
 impl Deed {
@@ -121,6 +127,10 @@ pub struct Act {
 pub struct Scenario {
     /// From which everything else follows that is not written down here.
     pub seed: u64,
+    /// Two controllers, of which one is elected; else there is one, and no election.
+    pub is_elected: bool,
+    /// A mistake that the controller is to make.
+    pub planted: Planted,
     /// The queues.
     pub queues: Vec<Queue>,
     /// What goes wrong while things happen.
@@ -215,6 +225,24 @@ impl Dice {
     }
 }
 
+/// Says whether there are two controllers, and adds what happens to the one that leads. The dice are its own, so that
+/// all else of a scenario is the same with two.
+fn add_hand_overs(seed: u64, span: u64, jobs: usize, acts: &mut Vec<Act>) -> bool {
+    let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x1ead));
+    let is_elected = dice.in_a_thousand(300);
+    for _ in 0..if is_elected { 1 + jobs / 8 } else { 0 } {
+        let at = Duration::from_millis(dice.0.u64(0..span + 30_000));
+        let seconds = dice.0.u64(1..90);
+        let what = match dice.0.u32(0..3) {
+            0 => Deed::Freeze(seconds),
+            1 => Deed::CutOff(seconds),
+            _ => Deed::CrashAfter(seconds),
+        };
+        acts.push(Act { at, what });
+    }
+    is_elected
+}
+
 impl Scenario {
     /// A scenario with this many Jobs and a third as many interferences. The same seed makes the same one.
     pub fn random(seed: u64, jobs: usize) -> Self {
@@ -231,8 +259,9 @@ impl Scenario {
             let at = Duration::from_millis(dice.0.u64(0..span + 30_000));
             acts.push(Act { at, what: dice.interference(jobs) });
         }
+        let is_elected = add_hand_overs(seed, span, jobs, &mut acts);
         acts.sort_by_key(|act| act.at);
-        Self { seed, queues, faults, acts }
+        Self { seed, is_elected, planted: Planted::default(), queues, faults, acts }
     }
 
     /// How often somebody interferes or submits.

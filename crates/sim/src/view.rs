@@ -13,9 +13,12 @@ use gangway_model::{
     ClusterQueueName, CohortName, FlavorName, ObjectName, Quantity, Requests, ResourceName, Timestamp, Uid,
 };
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde::de::DeserializeOwned;
+
+use crate::witness::LEASE;
 
 /// Everything that matters, as it is stored now.
 #[derive(Debug, Default)]
@@ -42,6 +45,8 @@ pub struct View {
     pub freed_at: BTreeMap<ClusterQueueName, Timestamp>,
     /// What each ClusterQueue says of itself.
     pub told: BTreeMap<ClusterQueueName, QueueTold>,
+    /// Who leads; empty if nobody does, none if nobody was ever elected.
+    pub leader: Option<String>,
     /// How many Workloads ended.
     pub finished: usize,
     /// How many were told to leave.
@@ -114,6 +119,8 @@ pub struct SeenPod {
 pub struct Step {
     /// The change in a few words.
     pub summary: String,
+    /// Who made it.
+    pub by: String,
     /// The Workload that changed.
     pub workload: Option<Uid>,
     /// That Workload as it was before.
@@ -134,6 +141,7 @@ impl View {
         };
         let mut step = Step {
             summary: format!("{verb}{}/{}", change.plural, change.name),
+            by: String::new(),
             workload: None,
             before: None,
             queue_numbers: Vec::new(),
@@ -275,6 +283,21 @@ impl View {
         if changed {
             self.redefined_at = Some(now);
         }
+    }
+
+    /// Takes a Lease in; says so if somebody else leads by it.
+    pub fn take_lease(&mut self, change: &Committed) -> Option<String> {
+        if change.name != LEASE {
+            return None;
+        }
+        let lease: Lease = parse(change)?;
+        let identity = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        let leader = identity.split('_').next().map(str::to_owned);
+        if self.leader == leader {
+            return None;
+        }
+        self.leader = leader;
+        Some(format!("{identity} leads"))
     }
 
     /// The ClusterQueue that a Workload waits in or uses.

@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use gangway_apiserver::{ApiServer, Committed};
@@ -21,8 +22,10 @@ pub enum Answered {
     ByNobody,
 }
 
-/// The controller's name, in requests.
-pub const CONTROLLER: &str = "gangway-controller";
+/// The controllers' names, in requests and as candidates.
+pub const CONTROLLERS: [&str; 2] = ["gangway-controller", "gangway-controller-2"];
+/// The Lease by which one of them is elected.
+pub const LEASE: &str = "gangway-controller";
 
 /// Is told everything that happens, line by line.
 pub type Listener = Box<dyn FnMut(&str) + Send>;
@@ -32,8 +35,10 @@ pub struct Witness {
     api: ApiServer,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Rung when the controller has to die.
-    pub crash: Notify,
+    /// Rung when a controller has to die, one each.
+    pub crash: [Notify; CONTROLLERS.len()],
+    /// Rung when a controller has to stand still, one each.
+    pub freeze: [Notify; CONTROLLERS.len()],
 }
 
 struct State {
@@ -47,6 +52,8 @@ struct State {
     violation: Option<Violation>,
     controller_writes: u64,
     crash_at: Option<u64>,
+    frozen_until: Timestamp,
+    cut_off: Option<(&'static str, Timestamp)>,
 }
 
 impl std::fmt::Debug for Witness {
@@ -74,8 +81,16 @@ impl Witness {
             violation: None,
             controller_writes: 0,
             crash_at: None,
+            frozen_until: clock.now(),
+            cut_off: None,
         };
-        Arc::new(Self { api, clock, state: Mutex::new(state), crash: Notify::new() })
+        Arc::new(Self {
+            api,
+            clock,
+            state: Mutex::new(state),
+            crash: Default::default(),
+            freeze: Default::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -113,6 +128,37 @@ impl Witness {
         state.crash_at = Some(state.controller_writes + writes.max(1));
     }
 
+    /// The controller that leads, as the API has it; the first if there is no election.
+    fn leader(&self) -> usize {
+        let leader = self.with_view(|view| view.leader.clone());
+        CONTROLLERS.iter().position(|name| Some(*name) == leader.as_deref()).unwrap_or(0)
+    }
+
+    /// The controller that leads stands still for a while.
+    pub fn freeze_leader(&self, seconds: u64) {
+        let leader = self.leader();
+        self.state().frozen_until = self.clock.now().plus_seconds(seconds.cast_signed());
+        self.freeze[leader].notify_one();
+    }
+
+    /// How long a controller that was told to stand still has to do so.
+    pub fn frozen_for(&self) -> Duration {
+        let nanos = self.state().frozen_until.nanos_since(self.clock.now());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+
+    /// No request of the controller that leads arrives for a while.
+    pub fn cut_leader_off(&self, seconds: u64) {
+        let leader = CONTROLLERS[self.leader()];
+        self.state().cut_off = Some((leader, self.clock.now().plus_seconds(seconds.cast_signed())));
+    }
+
+    /// Whether no request of somebody arrives.
+    pub fn is_cut_off(&self, who: &str) -> bool {
+        let now = self.clock.now();
+        self.state().cut_off.is_some_and(|(name, until)| name == who && now < until)
+    }
+
     /// Notes something that changed nothing.
     pub fn note(&self, who: &str, asked: &Asked, code: u16, what: &str) {
         let now = self.clock.now();
@@ -139,9 +185,12 @@ impl Witness {
         if code >= 400 || !told.is_empty() {
             state.tell(now, &format!("{who} {} {} {code} {told}", asked.method, asked.place()));
         }
-        if who == CONTROLLER && code < 300 && state.counts_down_to_a_crash() {
+        let controller = CONTROLLERS.iter().position(|name| *name == who && !asked.is_about_leases());
+        if let Some(controller) = controller.filter(|_| code < 300)
+            && state.counts_down_to_a_crash()
+        {
             state.tell(now, "the controller dies");
-            self.crash.notify_one();
+            self.crash[controller].notify_one();
             return Answered::ByNobody;
         }
         Answered::ByTheServer
@@ -180,13 +229,17 @@ impl Witness {
 
 impl State {
     fn take(&mut self, who: &str, change: &Committed, now: Timestamp) {
-        // Nodes renew their leases for ever; nobody acts on them.
+        // Leases are renewed for ever.
         if change.plural == "leases" {
+            if let Some(line) = self.view.take_lease(change) {
+                self.tell(now, &line);
+            }
             return;
         }
         self.steps += 1;
         self.last_write_at = now;
-        let step = self.view.take(change, now);
+        let mut step = self.view.take(change, now);
+        who.clone_into(&mut step.by);
         self.hash.write(&change.object);
         let line = format!("{who} {}", step.summary);
         self.tell(now, &line);

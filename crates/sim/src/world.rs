@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
-use gangway_api::config::Configuration;
 use gangway_api::kueue::{self, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
 use gangway_apiserver::{ApiServer, controllers};
 use gangway_controller::workloads::Snapshot;
@@ -23,13 +21,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock::VirtualClock;
+use crate::controller::{Controller, config};
 use crate::faults::{Chance, Connection, Faults};
 use crate::objects;
 use crate::scenario::{COHORTS, Deed, FLAVORS, JobPlan, QUEUES, Scenario};
-use crate::witness::{CONTROLLER, Listener, Witness};
+use crate::witness::{CONTROLLERS, Listener, Witness};
 
-/// How long a controller that died stays away.
-const RESTART: Duration = Duration::from_secs(2);
 /// Cpus of a fake node: more than all quotas together, so that quota alone decides.
 const NODE_CPUS: &str = "1000";
 
@@ -69,7 +66,7 @@ impl World {
         };
         world.define(scenario).await;
         world.witness.set_faults(scenario.faults);
-        world.start_parts();
+        world.start_parts(scenario);
         world
     }
 
@@ -98,7 +95,7 @@ impl World {
         }
     }
 
-    fn start_parts(&mut self) {
+    fn start_parts(&mut self, scenario: &Scenario) {
         let client = |who| Connection::late_client(&self.api, who, &self.witness);
         let clock: Arc<dyn Clock> = self.clock.clone();
         self.parts.spawn(controllers::jobs::run(client("job-controller"), clock.clone()).map(drop));
@@ -118,7 +115,18 @@ impl World {
             ..pods::Options::default()
         };
         self.parts.spawn(pods::run(scheduler, clock, options).map(drop));
-        self.parts.spawn(supervise(self.api.clone(), self.controller_clock.clone(), self.witness.clone()));
+        let controllers = if scenario.is_elected { CONTROLLERS.len() } else { 1 };
+        for number in 0..controllers {
+            let controller = Controller {
+                number,
+                is_elected: scenario.is_elected,
+                planted: scenario.planted,
+                api: self.api.clone(),
+                clock: self.controller_clock.clone(),
+                witness: self.witness.clone(),
+            };
+            self.parts.spawn(controller.run());
+        }
     }
 
     /// Somebody does something. What the API refuses is not done, as in life.
@@ -141,6 +149,8 @@ impl World {
             Deed::SetActive(name, active) => self.set_active(name, *active).await,
             Deed::CrashAfter(writes) => self.witness.crash_after(*writes),
             Deed::StepClock(seconds) => self.controller_clock.set_wrong_by(*seconds),
+            Deed::Freeze(seconds) => self.witness.freeze_leader(*seconds),
+            Deed::CutOff(seconds) => self.witness.cut_leader_off(*seconds),
             redefinition => self.redefine(redefinition).await,
         }
     }
@@ -179,7 +189,7 @@ impl World {
 
     /// The cluster as a controller that started now would see it.
     pub async fn snapshot(&self) -> Result<Snapshot, workloads::Error> {
-        Snapshot::read(self.user.clone(), self.clock.clone(), &options().config).await
+        Snapshot::read(self.user.clone(), self.clock.clone(), &config()).await
     }
 
     fn jobs(&self) -> Api<Job> {
@@ -236,25 +246,5 @@ impl World {
         if let Err(error) = result {
             panic!("a simulated API refuses its own definitions: {error}");
         }
-    }
-}
-
-fn options() -> workloads::Options {
-    let config =
-        Configuration { requests_per_second: f64::MAX, request_burst: u32::MAX, ..Configuration::default() };
-    workloads::Options { config, ..workloads::Options::default() }
-}
-
-/// Runs the controller, and another one after each that dies.
-async fn supervise(api: ApiServer, clock: Arc<VirtualClock>, witness: Arc<Witness>) {
-    loop {
-        let client = Connection::client(&api, CONTROLLER, &witness);
-        let work = workloads::run(client, clock.clone(), options());
-        tokio::select! {
-            biased;
-            () = witness.crash.notified() => {}
-            _ = work => witness.tell("the controller ended by itself"),
-        }
-        tokio::time::sleep(RESTART).await;
     }
 }

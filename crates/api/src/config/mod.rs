@@ -3,6 +3,7 @@
 //! A setting that asks for what Gangway does anyway is accepted; one that asks for something else is refused by
 //! name. Nothing is ignored.
 
+mod election;
 mod file;
 mod support;
 
@@ -15,6 +16,7 @@ use crate::names::BATCH_JOB_FRAMEWORK;
 use crate::records::ResourceRules;
 use crate::strict::{Finding, deserialize};
 use crate::yaml::{Document, documents};
+pub use election::LeaderElection;
 use file::File;
 
 /// The group of the configuration file.
@@ -40,6 +42,8 @@ pub struct Configuration {
     pub exclude_resource_prefixes: Vec<String>,
     /// After how many seconds a Workload that was told to leave and has not left is reported.
     pub eviction_report_seconds: u32,
+    /// How one of several controllers is chosen; none if there is only one.
+    pub leader_election: Option<LeaderElection>,
 }
 
 impl Default for Configuration {
@@ -64,6 +68,7 @@ impl Configuration {
             frameworks: vec![BATCH_JOB_FRAMEWORK.to_owned()],
             exclude_resource_prefixes: Vec::new(),
             eviction_report_seconds: 600,
+            leader_election: None,
         }
     }
 
@@ -90,6 +95,7 @@ impl Configuration {
             },
             "waitForPodsReady": {"enable": false},
             "evictionReportSeconds": self.eviction_report_seconds,
+            "leaderElection": LeaderElection::show(self.leader_election.as_ref()),
         });
         // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
         serde_saphyr::to_string(&file).unwrap_or_else(|_| file.to_string())
@@ -227,6 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn election_is_off_unless_it_is_asked_for() {
+        let election = |text: &str| load("c.yaml", &format!("{V1}{text}")).unwrap().leader_election;
+        assert_eq!(election(""), None);
+        assert_eq!(election("leaderElection: {leaderElect: false}"), None);
+        let default = LeaderElection::in_namespace(DEFAULT_NAMESPACE);
+        assert_eq!(election("leaderElection: {leaderElect: true}"), Some(default.clone()));
+        let text = "leaderElection: {leaseDuration: 1m30s, resourceName: ours, resourceNamespace: there}";
+        let lease_duration = std::time::Duration::from_secs(90);
+        let (name, namespace) = ("ours".to_owned(), "there".to_owned());
+        assert_eq!(election(text), Some(LeaderElection { lease_duration, name, namespace, ..default }));
+        let read = load("c.yaml", &format!("{V1}{text}")).unwrap();
+        assert_eq!(load("shown", &read.show()), Ok(read));
+    }
+
+    #[test]
     fn what_is_shown_reads_back() {
         let shown = Configuration::default().show();
         assert_eq!(load("shown", &shown), Ok(Configuration::default()), "{shown}");
@@ -263,8 +284,20 @@ mod tests {
                 "4: integrations.frameworks[1]: \"batch/job\" is listed twice",
             ),
             (
-                "leaderElection:\n  leaderElect: true",
-                "4: leaderElection.leaderElect: is not supported yet; only false is",
+                "leaderElection:\n  leaseDuration: soon",
+                "4: leaderElection.leaseDuration: \"soon\" is not a time such as \"15s\" or \"1m30s\"",
+            ),
+            (
+                "leaderElection:\n  renewDeadline: 15s",
+                "4: leaderElection.renewDeadline: must be less than leaseDuration",
+            ),
+            (
+                "leaderElection:\n  retryPeriod: -2s",
+                "4: leaderElection.retryPeriod: \"-2s\" is not a time such as \"15s\" or \"1m30s\"",
+            ),
+            (
+                "leaderElection:\n  resourceLock: endpoints",
+                "4: leaderElection.resourceLock: only \"leases\" is supported",
             ),
             ("fairSharing:\n  enable: true", "4: fairSharing.enable: is not supported yet; only false is"),
             ("multiKueue: {}", "3: multiKueue: is not supported yet; leave it out"),

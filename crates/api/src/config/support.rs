@@ -3,7 +3,7 @@
 use gangway_model::selector::Labels;
 
 use super::file::{File, Version};
-use super::{Configuration, DEFAULT_NAMESPACE, NAMESPACE_NAME_LABEL};
+use super::{Configuration, DEFAULT_NAMESPACE, LeaderElection, NAMESPACE_NAME_LABEL};
 use crate::names::BATCH_JOB_FRAMEWORK;
 use crate::records::label_selector;
 use crate::strict::{Finding, closest, item_path};
@@ -107,6 +107,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     resources(file, &mut configuration, &mut refusals);
     wait_for_pods_ready(file, version, &mut refusals);
     evictions(file, &mut configuration, &mut refusals);
+    leader_election(file, &mut configuration, &mut refusals);
     servers(file, &mut refusals);
     features(file, version, &mut refusals);
     if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
@@ -185,6 +186,17 @@ fn evictions(file: &File, configuration: &mut Configuration, refusals: &mut Refu
     }
 }
 
+/// Off unless it is asked for: a controller that is started by hand is usually alone.
+fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(election) = file.leader_election.as_ref().filter(|e| e.leader_elect.unwrap_or(true)) else {
+        return;
+    };
+    match LeaderElection::read(election, &configuration.namespace) {
+        Ok(election) => configuration.leader_election = Some(election),
+        Err((field, message)) => refusals.refuse(format!("leaderElection.{field}"), message),
+    }
+}
+
 fn wait_for_pods_ready(file: &File, version: Version, refusals: &mut Refusals) {
     let gate = file.feature_gates.as_ref().and_then(|gates| gates.get("DisableWaitForPodsReady"));
     if gate == Some(&true) {
@@ -204,9 +216,6 @@ fn wait_for_pods_ready(file: &File, version: Version, refusals: &mut Refusals) {
 }
 
 fn servers(file: &File, refusals: &mut Refusals) {
-    if let Some(election) = &file.leader_election {
-        refusals.switch("leaderElection.leaderElect", election.leader_elect, false);
-    }
     if let Some(metrics) = &file.metrics {
         refusals.address("metrics.bindAddress", metrics.bind_address.as_ref());
         refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);

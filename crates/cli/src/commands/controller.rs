@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use gangway_controller::election::Candidate;
 use gangway_controller::workloads::{self, RequestCounts};
+use gangway_model::Clock;
+use gangway_model::planted::Planted;
 
 use super::config;
 use crate::clock::SystemClock;
@@ -46,6 +49,12 @@ async fn check_version(client: &kube::Client) -> Result<(), Failure> {
     }
 }
 
+/// A name that no other process has or had: the machine's, the process' and when it began.
+fn identity(clock: &dyn Clock) -> String {
+    let machine = nix::unistd::gethostname().map_or_else(|_| "gangway".into(), |name| name);
+    format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
+}
+
 /// Admits until it is told to stop.
 pub async fn run(args: ControllerArgs) -> Outcome {
     let config = config::load(args.config.as_deref())?;
@@ -57,10 +66,24 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     );
     eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
-    let options = workloads::Options { config, counts: counts.clone() };
-    let outcome = tokio::select! {
-        ended = workloads::run(client, Arc::new(SystemClock), options) => Some(ended),
-        () = interrupted() => None,
+    let election = config.leader_election.clone();
+    let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let work = |client| workloads::run(client, clock.clone(), options.clone());
+    let outcome = match election {
+        Some(terms) => {
+            eprintln!(
+                "gangway controller: admits while it holds the Lease {}/{}",
+                terms.namespace, terms.name
+            );
+            let identity = identity(clock.as_ref());
+            let candidate = Candidate::new(client, clock.clone(), identity, terms, Planted::default());
+            candidate.lead(work, interrupted()).await
+        }
+        None => tokio::select! {
+            ended = work(client) => Some(ended),
+            () = interrupted() => None,
+        },
     };
     let requests = counts.snapshot();
     eprintln!(

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use gangway_api::config::Configuration;
 use gangway_model::Clock;
+use gangway_model::planted::Planted;
 use kube::Client;
 use kube::runtime::watcher;
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub config: Configuration,
     /// Where requests are counted.
     pub counts: Arc<RequestCounts>,
+    /// A mistake that it is to make.
+    pub planted: Planted,
 }
 
 /// Why the workload controller cannot go on.

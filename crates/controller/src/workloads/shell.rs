@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gangway_admission::{Decision, DecisionId, Engine, Event, Outcome, QueueRef};
+use gangway_admission::{Decision, DecisionId, Engine, Event, JobFacts, Outcome, QueueRef};
 use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
 use gangway_api::records::{self, ResourceRules};
+use gangway_model::planted::{Bug, Planted};
 use gangway_model::selector::LabelSelector;
 use gangway_model::{Clock, ObjectName, Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
@@ -68,6 +69,7 @@ pub(super) struct Shell {
     pub(super) counts: Arc<RequestCounts>,
     rules: ResourceRules,
     managed: LabelSelector,
+    pub(super) planted: Planted,
     synced: bool,
     pub(super) notes: u64,
 }
@@ -91,10 +93,11 @@ pub(super) enum Retry {
 
 impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let Options { config, counts } = options;
+        let Options { config, counts, planted } = options;
         let rules = config.resource_rules();
         let mut engine = Engine::new();
         engine.report_evictions_after(i64::from(config.eviction_report_seconds));
+        engine.plant(planted);
         Self {
             clock,
             engine,
@@ -124,6 +127,7 @@ impl Shell {
             counts,
             rules,
             managed: config.managed_jobs_namespace_selector,
+            planted,
             synced: false,
             notes: 0,
         }
@@ -351,7 +355,8 @@ impl Shell {
             Change::Applied(job) => {
                 let uid = uid_of(job.as_ref());
                 self.dirty.insert(uid.clone());
-                self.apply(Event::Job(uid, jobs::facts(&job)));
+                let facts = self.facts_of(&job);
+                self.apply(Event::Job(uid, facts));
             }
             Change::Gone(job) => {
                 let uid = uid_of(job.as_ref());
@@ -361,6 +366,15 @@ impl Shell {
                 self.apply(Event::JobGone(uid));
             }
         }
+    }
+
+    fn facts_of(&self, job: &Job) -> JobFacts {
+        if !self.planted.is(Bug::TerminatingPodsNotCounted) {
+            return jobs::facts(job);
+        }
+        let mut job = job.clone();
+        job.status.iter_mut().for_each(|status| status.terminating = None);
+        jobs::facts(&job)
     }
 
     /// Whether Jobs of a namespace are ours.
@@ -379,7 +393,7 @@ impl Shell {
                 && self.local_queues.is_complete()
                 && self.workload_classes.is_complete()
                 && self.pod_classes.is_complete()
-                && self.workloads.is_complete()
+                && (self.workloads.is_complete() || self.planted.is(Bug::DoubleAdmissionAfterRestart))
                 && self.jobs.is_complete()
                 && self.pods_left.is_complete();
             if !self.synced {
@@ -475,6 +489,14 @@ impl Shell {
 
     fn decision_written(&mut self, id: DecisionId, end: End) {
         let now = self.clock.now();
+        let end = match end {
+            End::Unknown if self.planted.is(Bug::LostAnswerTakenForRefusal) => End::Conflict,
+            End::Conflict if self.planted.is(Bug::QuotaLeakedOnConflict) => {
+                self.under_way.remove(&id);
+                return;
+            }
+            end => end,
+        };
         let outcome = match end {
             End::Landed(Answer::Job(job)) => {
                 // Its Workload was to end because it was not there. It was asked for before each attempt.

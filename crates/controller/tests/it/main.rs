@@ -2,6 +2,7 @@
 
 mod cohorts;
 mod connection;
+mod election;
 mod evictions;
 mod pods;
 mod workloads;

@@ -1,3 +1,4 @@
 //! The whole system in virtual time.
 
+mod planted;
 mod seeds;

@@ -67,7 +67,8 @@ fn a_job_that_takes_the_name_of_one_that_runs_is_another() {
             Act { at: at(11), what: Deed::Delete("j".to_owned()) },
         ];
         let faults = Faults { lag_millis, ..Faults::default() };
-        let outcome = check(&Scenario { seed: 1, queues: queues.clone(), faults, acts }, None);
+        let scenario = Scenario { queues: queues.clone(), faults, acts, ..random.clone() };
+        let outcome = check(&scenario, None);
         assert!(outcome.violation.is_none(), "{lag_millis}: {:?}", outcome.violation);
         assert!(outcome.steps < 500, "{lag_millis}: {} steps for three Jobs", outcome.steps);
     }

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use gangway_model::planted::Bug;
 use gangway_sim::{Outcome as Played, Scenario, check, shrink};
 use serde_json::{Value, json};
 
 use super::super::print;
+use super::Form;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Arguments of `gangway sim check`.
@@ -39,14 +42,19 @@ pub struct CheckArgs {
     /// Tells everything that happens; for one seed.
     #[arg(long)]
     trace: bool,
+    /// Plants a mistake, to see how it shows.
+    #[arg(long, value_name = "BUG", value_parser = PossibleValuesParser::new(Bug::ALL.map(Bug::as_str)))]
+    plant: Option<String>,
     /// `json` for programs.
     #[arg(short, long, value_enum, value_name = "FORM")]
     output: Option<Form>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
-    Json,
+impl CheckArgs {
+    fn scenario(&self, seed: u64) -> Scenario {
+        let bug = Bug::ALL.into_iter().find(|bug| self.plant.as_deref() == Some(bug.as_str()));
+        Scenario { planted: bug.into(), ..Scenario::random(seed, self.jobs.into()) }
+    }
 }
 
 /// What came of all seeds.
@@ -122,7 +130,7 @@ fn play_all(args: &CheckArgs, began: Instant) -> Total {
                     if seed >= end {
                         return;
                     }
-                    let outcome = check(&Scenario::random(seed, args.jobs.into()), None);
+                    let outcome = check(&args.scenario(seed), None);
                     if told.send((seed, outcome)).is_err() {
                         return;
                     }
@@ -174,7 +182,7 @@ fn gather(
 /// A seed failed: what, the smallest scenario that fails alike, and what happens in it.
 fn tell_failure(args: &CheckArgs, seed: u64, played: &Played) -> Failure {
     let Some(violation) = &played.violation else { return Failure::broken("a seed failed for no reason") };
-    let scenario = Scenario::random(seed, args.jobs.into());
+    let scenario = args.scenario(seed);
     eprintln!("seed {seed}: {violation}\nmaking it smaller: {} acts…", scenario.acts.len());
     let small = shrink(&scenario, violation);
     eprintln!("\n{small:#?}\n");
@@ -186,7 +194,7 @@ fn tell_failure(args: &CheckArgs, seed: u64, played: &Played) -> Failure {
 }
 
 fn trace(args: &CheckArgs) -> Outcome {
-    let scenario = Scenario::random(args.seed, args.jobs.into());
+    let scenario = args.scenario(args.seed);
     // A reader that goes away is noticed with the last line.
     let listener = |line: &str| drop(print(&format!("{line}\n")));
     let played = check(&scenario, Some(Box::new(listener)));

@@ -1,8 +1,9 @@
 //! `gangway sim`: the whole system in virtual time.
 
 mod check;
+mod planted;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 
 use crate::exit::{Failure, Outcome};
 
@@ -11,6 +12,13 @@ use crate::exit::{Failure, Outcome};
 pub enum SimCommand {
     /// Plays random scenarios with faults, and checks every promise after every step.
     Check(check::CheckArgs),
+    /// Plants mistakes, and says how soon the checks find each.
+    Planted(planted::PlantedArgs),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Json,
 }
 
 /// Simulates.
@@ -19,6 +27,7 @@ pub fn run(command: &SimCommand) -> Outcome {
     let ended = std::thread::scope(|threads| {
         let work = || match command {
             SimCommand::Check(args) => check::run(args),
+            SimCommand::Planted(args) => planted::run(args),
         };
         threads.spawn(work).join()
     });

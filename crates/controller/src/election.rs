@@ -1,0 +1,307 @@
+//! Who of several acts: a Lease, and a fence that stops the writes of whoever has lost it.
+//!
+//! Nobody's wall clock is believed. A candidate takes a Lease over when it has not seen it change for as long as the Lease
+//! lasts. The leader stops writing at its renew deadline, counted from the moment before its last renewal that landed was sent,
+//! and gives each write less time than is left from there to the end of the Lease. So what it had in flight when it lost the
+//! Lease has been given up before anybody else begins.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use gangway_api::config::LeaderElection;
+use gangway_api::time::to_api_micro;
+use gangway_model::Clock;
+use gangway_model::planted::{Bug, Planted};
+use http::{Method, Request, Response};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::PostParams;
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt};
+use tokio::time::Instant;
+
+use crate::trouble::Trouble;
+
+/// How long a write may take: it must be over before the Lease is.
+fn patience(terms: &LeaderElection) -> Duration {
+    terms.lease_duration.saturating_sub(terms.renew_deadline).mul_f64(0.8)
+}
+
+/// Somebody who would lead.
+pub struct Candidate {
+    client: Client,
+    leases: Api<Lease>,
+    clock: Arc<dyn Clock>,
+    identity: String,
+    terms: LeaderElection,
+    fence: Fence,
+    trouble: Trouble,
+}
+
+/// A Lease as somebody else left it, and since when.
+struct Observed {
+    version: Option<String>,
+    since: Instant,
+}
+
+impl Candidate {
+    /// Somebody who stands for election under a name that nobody else has.
+    pub fn new(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        identity: String,
+        terms: LeaderElection,
+        planted: Planted,
+    ) -> Self {
+        let leases = Api::namespaced(client.clone(), &terms.namespace);
+        let fence = Fence { open_until: Arc::default(), patience: patience(&terms), planted };
+        Self { client, leases, clock, identity, terms, fence, trouble: Trouble::with("electing a leader") }
+    }
+
+    /// Does the work whenever it leads, on a client that writes only then, until the work ends by itself or `stop` does.
+    /// Work that is under way when the Lease is lost is dropped where it stands.
+    pub async fn lead<W: Future>(
+        mut self,
+        mut work: impl FnMut(Client) -> W,
+        stop: impl Future<Output = ()>,
+    ) -> Option<W::Output> {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let lease = tokio::select! {
+                biased;
+                () = &mut stop => return None,
+                lease = self.acquire() => lease,
+            };
+            tracing::info!(identity = self.identity, "leads");
+            let client = self.fence.client(&self.client);
+            let output = tokio::select! {
+                biased;
+                () = &mut stop => None,
+                () = self.keep(lease) => {
+                    tracing::warn!(identity = self.identity, "leads no longer");
+                    continue;
+                }
+                output = work(client) => Some(output),
+            };
+            self.fence.close();
+            self.release().await;
+            return output;
+        }
+    }
+
+    /// Waits until the Lease is ours.
+    async fn acquire(&mut self) -> Lease {
+        let mut observed = None;
+        loop {
+            let sent = Instant::now();
+            match self.try_to_acquire(&mut observed).await {
+                Ok(Some(lease)) => {
+                    self.trouble.worked();
+                    self.fence.open(sent + self.terms.renew_deadline);
+                    return lease;
+                }
+                Ok(None) => self.trouble.worked(),
+                // Somebody was faster.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => self.trouble.failed(&error),
+            }
+            tokio::time::sleep(self.terms.retry_period).await;
+        }
+    }
+
+    async fn try_to_acquire(&self, observed: &mut Option<Observed>) -> Result<Option<Lease>, kube::Error> {
+        let Some(mut lease) = self.leases.get_opt(&self.terms.name).await? else {
+            let mut lease = Lease::default();
+            lease.metadata.name = Some(self.terms.name.clone());
+            self.take(&mut lease);
+            return self.leases.create(&PostParams::default(), &lease).await.map(Some);
+        };
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        if !holder.is_empty() && holder != self.identity && !self.is_over(&lease, observed) {
+            return Ok(None);
+        }
+        self.take(&mut lease);
+        self.replace(&lease).await.map(Some)
+    }
+
+    /// Whether a Lease has stayed as it is for as long as it lasts.
+    fn is_over(&self, lease: &Lease, observed: &mut Option<Observed>) -> bool {
+        let version = lease.resource_version();
+        let Some(before) = observed.as_ref().filter(|before| before.version == version) else {
+            *observed = Some(Observed { version, since: Instant::now() });
+            return false;
+        };
+        let told = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+        let told = Duration::from_secs(u64::try_from(told).unwrap_or(0));
+        before.since.elapsed() >= told.max(self.terms.lease_duration)
+    }
+
+    /// Renews until that is no longer possible; returns when the Lease is lost.
+    async fn keep(&mut self, mut lease: Lease) {
+        loop {
+            let next = Instant::now() + self.terms.retry_period;
+            tokio::time::sleep_until(self.fence.limit().map_or(next, |limit| limit.min(next))).await;
+            let Some(limit) = self.fence.limit().filter(|_| self.fence.is_open()) else { return };
+            let sent = Instant::now();
+            match tokio::time::timeout_at(limit.max(sent), self.renew(&mut lease)).await {
+                Ok(Ok(true)) => {
+                    self.trouble.worked();
+                    self.fence.open(sent + self.terms.renew_deadline);
+                }
+                // Somebody else has it.
+                Ok(Ok(false)) => return self.fence.close(),
+                Ok(Err(error)) => self.trouble.failed(&error),
+                Err(_) => self.trouble.failed(&"no answer before the renew deadline"),
+            }
+        }
+    }
+
+    /// Renews; false if the Lease is not ours any more.
+    async fn renew(&self, lease: &mut Lease) -> Result<bool, kube::Error> {
+        self.take(lease);
+        match self.replace(lease).await {
+            Ok(renewed) => {
+                *lease = renewed;
+                return Ok(true);
+            }
+            // It may have been a renewal of our own whose answer was lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error),
+        }
+        let Some(found) = self.leases.get_opt(&self.terms.name).await? else { return Ok(false) };
+        let holder = found.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+        if holder != Some(&self.identity) {
+            return Ok(false);
+        }
+        *lease = found;
+        self.take(lease);
+        *lease = self.replace(lease).await?;
+        Ok(true)
+    }
+
+    /// Writes our name into a Lease.
+    fn take(&self, lease: &mut Lease) {
+        let now = to_api_micro(self.clock.now());
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            spec.holder_identity = Some(self.identity.clone());
+            spec.acquire_time = Some(now.clone());
+            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(-1).saturating_add(1));
+        }
+        spec.renew_time = Some(now);
+        let seconds = self.terms.lease_duration.as_secs_f64().ceil();
+        spec.lease_duration_seconds = Some(seconds as i32);
+    }
+
+    /// Gives the Lease back, so that the next one need not wait. If that fails it does wait.
+    async fn release(&mut self) {
+        let given_back = async {
+            let Some(mut lease) = self.leases.get_opt(&self.terms.name).await? else { return Ok(()) };
+            let Some(spec) = &mut lease.spec else { return Ok(()) };
+            if spec.holder_identity.as_ref() != Some(&self.identity) {
+                return Ok(());
+            }
+            spec.holder_identity = None;
+            spec.renew_time = Some(to_api_micro(self.clock.now()));
+            self.replace(&lease).await.map(drop)
+        };
+        let result: Result<Result<(), kube::Error>, _> =
+            tokio::time::timeout(patience(&self.terms), given_back).await;
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.trouble.failed(&error),
+            Err(_) => self.trouble.failed(&"no answer while giving the Lease back"),
+        }
+    }
+
+    async fn replace(&self, lease: &Lease) -> Result<Lease, kube::Error> {
+        self.leases.replace(&self.terms.name, &PostParams::default(), lease).await
+    }
+}
+
+/// Lets writes through as long as the Lease is sure to be ours.
+#[derive(Clone, Debug)]
+struct Fence {
+    open_until: Arc<Mutex<Option<Instant>>>,
+    patience: Duration,
+    planted: Planted,
+}
+
+impl Fence {
+    fn limit(&self) -> Option<Instant> {
+        *self.open_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, limit: Option<Instant>) {
+        *self.open_until.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+    }
+
+    fn open(&self, until: Instant) {
+        self.set(Some(until));
+    }
+
+    fn close(&self) {
+        self.set(None);
+    }
+
+    fn is_open(&self) -> bool {
+        let in_time = self.limit().is_some_and(|limit| Instant::now() < limit);
+        in_time || self.planted.is(Bug::StaleLeaderWrites)
+    }
+
+    /// The same client, for reading at any time and for writing while the fence is open.
+    fn client(&self, client: &Client) -> Client {
+        let fenced = Fenced { client: client.clone(), fence: self.clone() };
+        Client::new(fenced, client.default_namespace())
+    }
+}
+
+/// A write was not sent, because somebody else may lead.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: this process does not lead any more")]
+struct Deposed;
+
+/// A write was given up while the Lease was still ours.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer in time")]
+struct TooSlow;
+
+/// A client behind a fence.
+#[derive(Clone)]
+struct Fenced {
+    client: Client,
+    fence: Fence,
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl tower::Service<Request<Body>> for Fenced {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
+        if is_write && !self.fence.is_open() {
+            return futures::future::ready(Err(Deposed.into())).boxed();
+        }
+        let Self { client, fence } = self.clone();
+        async move {
+            let answer = client.send(request);
+            if !is_write {
+                return Ok(answer.await?);
+            }
+            match tokio::time::timeout(fence.patience, answer).await {
+                Ok(answer) => Ok(answer?),
+                Err(_) => Err(TooSlow.into()),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,71 @@
+//! Bugs that can be planted, so that it can be seen whether the checks find them. Only a simulation plants any.
+
+/// A mistake that somebody could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// What was decided and met a conflict stays booked.
+    QuotaLeakedOnConflict,
+    /// Quota comes back and nobody who waits for it is told.
+    WakeUpLost,
+    /// A controller decides before it has seen all Workloads.
+    DoubleAdmissionAfterRestart,
+    /// What a victim had is given back twice.
+    VictimReleasedTwice,
+    /// The room that victims leave is not kept for their preemptor.
+    HoldForgotten,
+    /// Whoever does not lead any more writes on.
+    StaleLeaderWrites,
+    /// A Job that was told to stop keeps what its start injected.
+    TemplateNotRestored,
+    /// A Job whose pods are on their way out counts as stopped.
+    TerminatingPodsNotCounted,
+    /// A write without an answer counts as not made.
+    LostAnswerTakenForRefusal,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::QuotaLeakedOnConflict,
+        Self::WakeUpLost,
+        Self::DoubleAdmissionAfterRestart,
+        Self::VictimReleasedTwice,
+        Self::HoldForgotten,
+        Self::StaleLeaderWrites,
+        Self::TemplateNotRestored,
+        Self::TerminatingPodsNotCounted,
+        Self::LostAnswerTakenForRefusal,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::QuotaLeakedOnConflict => "quota-leaked-on-conflict",
+            Self::WakeUpLost => "wake-up-lost",
+            Self::DoubleAdmissionAfterRestart => "double-admission-after-restart",
+            Self::VictimReleasedTwice => "victim-released-twice",
+            Self::HoldForgotten => "hold-forgotten",
+            Self::StaleLeaderWrites => "stale-leader-writes",
+            Self::TemplateNotRestored => "template-not-restored",
+            Self::TerminatingPodsNotCounted => "terminating-pods-not-counted",
+            Self::LostAnswerTakenForRefusal => "lost-answer-taken-for-refusal",
+        }
+    }
+}
+
+/// The bug that is planted; usually none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted(Option<Bug>);
+
+impl Planted {
+    /// Whether this bug is planted.
+    pub fn is(self, bug: Bug) -> bool {
+        self.0 == Some(bug)
+    }
+}
+
+impl From<Option<Bug>> for Planted {
+    fn from(bug: Option<Bug>) -> Self {
+        Self(bug)
+    }
+}

@@ -1,0 +1,23 @@
+//! Whether the checks find mistakes: each is planted, and a sentence must not hold.
+//!
+//! `gangway sim planted` plays the seeds from 1 on until each mistake shows, and says after how many steps. Here the scenario
+//! in which it showed is played again.
+
+use gangway_model::planted::Bug;
+use gangway_sim::{Scenario, check};
+
+/// Jobs in a scenario.
+const JOBS: usize = 12;
+
+/// The seed at which each is found, and the sentence.
+const FOUND: [(Bug, u64, &str); 0] = [];
+
+#[test]
+fn every_planted_bug_is_found() {
+    assert_eq!(FOUND.map(|(bug, ..)| bug), Bug::ALL);
+    for (bug, seed, sentence) in FOUND {
+        let scenario = Scenario { planted: Some(bug).into(), ..Scenario::random(seed, JOBS) };
+        let found = check(&scenario, None).violation;
+        assert_eq!(found.map(|violation| violation.id), Some(sentence), "{bug:?} at seed {seed}");
+    }
+}
