@@ -185,7 +185,7 @@ impl Engine {
         }
         // Holders of its quota are told even if their LocalQueue is gone; but not those who are gone themselves and
         // whose pods still use it.
-        let holders = self.memory.ledger.account(id).holders.values().rev().map(|holder| holder.id);
+        let holders = self.memory.ledger.account(id).holders.iter().rev().map(|(_, holder)| holder.id);
         let known = |holder: &WorkloadId| self.durable.workloads.get(*holder).is_some();
         let holders: Vec<WorkloadId> = holders.filter(known).collect();
         for holder in holders {

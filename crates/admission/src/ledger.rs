@@ -13,6 +13,7 @@ use gangway_model::workload::Admission;
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Timestamp, Uid};
 use smallvec::SmallVec;
 
+use crate::holders::Holders;
 use crate::ids::{CellAmounts, CellId, Cells, Interner, NodeId, QueueId, WorkloadId, add_amount, amount_of};
 use crate::preemption::fronts::Fronts;
 use crate::tree::{Plan, Tree};
@@ -128,7 +129,7 @@ pub(crate) struct Lifted(SmallVec<[(QueueId, CellAmounts); 1]>);
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) view: Option<QueueView>,
-    pub(crate) holders: BTreeMap<HolderKey, Holder>,
+    pub(crate) holders: Holders,
     /// Room freed for preemptors of this queue, kept until they start or give up.
     pub(crate) holds: Vec<Kept>,
     /// Own quota that others may not borrow as long as this Workload waits for it.
@@ -232,7 +233,7 @@ impl Ledger {
         self.fronts.forget(queue, &usage);
         self.accounts[queue.index()].holders.insert(key, holder);
         if let Some(node) = self.node(queue)
-            && usage.iter().any(|(cell, _)| !self.tree.knows(node, *cell))
+            && !self.tree.knows_all(node, &usage)
         {
             // Quota of a flavor that nobody in the tree has any more is counted as well.
             self.outdate();
@@ -456,7 +457,7 @@ impl Ledger {
         }
         let used = self.accounts.iter().filter_map(|account| Some((account.view.as_ref()?.node, account)));
         for (node, account) in used {
-            let holders = account.holders.values().flat_map(|holder| holder.usage.iter());
+            let holders = account.holders.iter().flat_map(|(_, holder)| holder.usage.iter());
             let kept = account.kept().flat_map(|kept| &kept.need);
             holders.chain(kept).for_each(|(cell, _)| plan.used(node, *cell));
         }
@@ -472,7 +473,7 @@ impl Ledger {
         let account = &mut self.accounts[queue.index()];
         let Some(node) = account.view.as_ref().map(|view| view.node) else { return };
         self.queue_of_node[node.index()] = Some(queue);
-        for holder in account.holders.values() {
+        for (_, holder) in account.holders.iter() {
             self.tree.add_all(node, &holder.usage, 1);
         }
         for kept in &account.holds {
@@ -551,7 +552,7 @@ impl Ledger {
         let mut expected = self.unused.clone();
         for account in &self.accounts {
             let Some(node) = account.view.as_ref().map(|view| view.node) else { continue };
-            for holder in account.holders.values() {
+            for (_, holder) in account.holders.iter() {
                 expected.add_all(node, &holder.usage, 1);
             }
             for kept in account.kept() {

@@ -18,6 +18,7 @@ mod engine;
 mod event;
 mod explain;
 mod flavors;
+mod holders;
 mod holds;
 mod ids;
 mod ledger;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gangway_model::reasons::PreemptionReason;
 use gangway_model::workload::{Admission, State};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::chunks::Chunks;
@@ -112,8 +112,8 @@ pub enum QueueRef {
 /// What is known of a LocalQueue, whether it exists or not.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
-    /// The Workloads that name it.
-    pub(crate) members: FxHashSet<WorkloadId>,
+    /// The Workloads that name it, in any order.
+    pub(crate) members: Vec<WorkloadId>,
     pub(crate) tally: Tally,
     /// It is among the queues whose status may have changed.
     pub(crate) is_changed: bool,
@@ -139,8 +139,12 @@ pub(crate) struct Track {
     pub(crate) local: LocalQueueId,
     /// What it asks for.
     pub(crate) shape: ShapeId,
+    /// Where it stands among those that name the same LocalQueue.
+    pub(crate) member: u32,
     /// Where it waits.
     pub(crate) place: Option<Place>,
+    /// The number of its lane there.
+    pub(crate) lane: u32,
     /// What it counts as.
     pub(crate) counted: Option<CountedAs>,
     /// The decision that is being written. Restart: whether it landed is seen in the first list.

@@ -10,7 +10,7 @@ use gangway_model::reasons::PendingReason;
 use gangway_model::{Timestamp, Uid};
 use rustc_hash::FxHashMap;
 
-use self::lanes::{Lane, Order, Told};
+use self::lanes::{Lane, Order, Ranked, Told};
 pub(crate) use self::lanes::{LaneKey, Parked};
 use crate::ids::{CellAmounts, CellId, WorkloadId};
 
@@ -67,8 +67,11 @@ pub(crate) struct PendingQueue {
     /// It stands in the list of queues that may have somebody to evaluate.
     pub(crate) is_listed: bool,
     lanes: Vec<Option<Lane>>,
-    free: Vec<usize>,
-    by_key: FxHashMap<LaneKey, usize>,
+    free: Vec<u32>,
+    /// Where each lane is. One of which all have gone keeps its place for a while: others of the shape are likely to come.
+    by_key: FxHashMap<LaneKey, u32>,
+    /// How many places are kept for lanes in which nobody is.
+    deserted: usize,
     /// All lanes.
     heads: Order,
     /// The lanes whose first keeps others from borrowing.
@@ -127,18 +130,22 @@ impl PendingQueue {
         self.strict
     }
 
-    pub(crate) fn insert(&mut self, key: QueueKey, lane: LaneKey, places: &impl Places) {
+    /// Takes somebody in. Says in which lane that is, for [`Self::remove`].
+    pub(crate) fn insert(&mut self, key: QueueKey, lane: LaneKey, places: &impl Places) -> u32 {
         if self.blocked.as_ref().is_some_and(|(first, _)| key < *first) {
             self.blocked = None;
         }
-        let Some(index) = self.by_key.get(&lane).copied() else {
-            self.open_lane(Lane::new(lane, key));
-            return;
+        let number = self.place_of_lane(lane);
+        let index = number as usize;
+        let Some(lane) = &mut self.lanes[index] else {
+            self.lanes[index] = Some(Lane::new(lane, key));
+            self.deserted -= 1;
+            self.line_up(index);
+            return number;
         };
-        let Some(lane) = &mut self.lanes[index] else { return };
         if lane.first < key {
             lane.rest.insert(places.position(&lane.rest, &key), key.id);
-            return;
+            return number;
         }
         // What was found of the first was found of its age, too: an older one may preempt more.
         if let Some(parked) = lane.parked.as_mut().filter(|parked| !parked.lasts && !parked.at_any_age) {
@@ -146,22 +153,52 @@ impl PendingQueue {
         }
         lane.rest.push_front(lane.first.id);
         self.give_first(index, key);
+        number
     }
 
-    fn open_lane(&mut self, lane: Lane) {
-        let key = lane.key;
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.lanes[index] = Some(lane);
-                index
-            }
-            None => {
-                self.lanes.push(Some(lane));
-                self.lanes.len() - 1
-            }
-        };
-        self.by_key.insert(key, index);
-        self.line_up(index);
+    /// The place of a lane; if it has none, one where nobody is yet.
+    fn place_of_lane(&mut self, lane: LaneKey) -> u32 {
+        let Self { lanes, free, by_key, deserted, .. } = self;
+        *by_key.entry(lane).or_insert_with(|| {
+            *deserted += 1;
+            free.pop().unwrap_or_else(|| {
+                lanes.push(None);
+                lanes.len() as u32 - 1
+            })
+        })
+    }
+
+    /// Everybody has gone from a lane.
+    fn desert_lane(&mut self, index: usize) {
+        let Some(lane) = self.lanes[index].take() else { return };
+        if !matches!(lane.key, LaneKey::Shape(_)) {
+            self.by_key.remove(&lane.key);
+            self.free.push(index as u32);
+            return;
+        }
+        self.deserted += 1;
+        if self.deserted > MOST_DESERTED && self.deserted > self.by_key.len() / 2 {
+            let Self { lanes, free, by_key, deserted, .. } = self;
+            by_key.retain(|_, number| {
+                let is_used = lanes[*number as usize].is_some();
+                if !is_used {
+                    free.push(*number);
+                }
+                is_used
+            });
+            *deserted = 0;
+        }
+    }
+
+    /// The lane of a key, if anybody is in it.
+    fn lane(&self, lane: LaneKey) -> Option<(usize, &Lane)> {
+        let index = *self.by_key.get(&lane)? as usize;
+        Some((index, self.lanes[index].as_ref()?))
+    }
+
+    fn lane_mut(&mut self, lane: LaneKey) -> Option<&mut Lane> {
+        let index = *self.by_key.get(&lane)? as usize;
+        self.lanes[index].as_mut()
     }
 
     /// Puts a lane among the heads.
@@ -193,11 +230,11 @@ impl PendingQueue {
     }
 
     /// Takes somebody out whose place is still known.
-    pub(crate) fn remove(&mut self, id: WorkloadId, lane: LaneKey, places: &impl Places) {
+    pub(crate) fn remove(&mut self, id: WorkloadId, lane: u32, places: &impl Places) {
         if self.blocked.as_ref().is_some_and(|(first, _)| first.id == id) {
             self.blocked = None;
         }
-        let Some(index) = self.by_key.get(&lane).copied() else { return };
+        let index = lane as usize;
         let Some(lane) = &mut self.lanes[index] else { return };
         if lane.first.id != id {
             let position = places.position(&lane.rest, &places.key(id));
@@ -209,11 +246,8 @@ impl PendingQueue {
         match lane.rest.pop_front() {
             Some(next) => self.give_first(index, places.key(next)),
             None => {
-                let key = lane.key;
                 self.step_out(index);
-                self.by_key.remove(&key);
-                self.lanes[index] = None;
-                self.free.push(index);
+                self.desert_lane(index);
             }
         }
     }
@@ -271,7 +305,8 @@ impl PendingQueue {
 
     /// A member as the head of its lane; none if it is not the first there.
     pub(crate) fn head_of(&self, lane: LaneKey, id: WorkloadId) -> Option<Head> {
-        self.head_of_lane(*self.by_key.get(&lane)?).filter(|head| head.id == id)
+        let (index, lane) = self.lane(lane)?;
+        Some(lane.head(index)).filter(|head| head.id == id)
     }
 
     /// The first of a strict queue that is held up by it.
@@ -338,7 +373,7 @@ impl PendingQueue {
 
     /// What is told of a lane as of some bookings, if that is known.
     pub(crate) fn told(&self, lane: LaneKey, reason: PendingReason, bookings: u64) -> Option<Arc<str>> {
-        let told = self.lanes[*self.by_key.get(&lane)?].as_ref()?.told.as_ref()?;
+        let told = self.lane(lane)?.1.told.as_ref()?;
         (told.reason == reason && told.bookings == Some(bookings)).then(|| told.message.clone())
     }
 
@@ -350,9 +385,7 @@ impl PendingQueue {
         message: Arc<str>,
         bookings: Option<u64>,
     ) -> Arc<str> {
-        let Some(Some(lane)) = self.by_key.get(&lane).map(|lane| &mut self.lanes[*lane]) else {
-            return message;
-        };
+        let Some(lane) = self.lane_mut(lane) else { return message };
         let same = lane.told.take().map(|told| told.message).filter(|told| *told == message);
         let message = same.unwrap_or(message);
         lane.told = Some(Told { reason, message: message.clone(), bookings });
@@ -367,9 +400,7 @@ impl PendingQueue {
 
     /// Lets the members of one lane be tried again.
     pub(crate) fn wake_lane(&mut self, lane: LaneKey) {
-        let index = self.by_key.get(&lane).copied();
-        let lane = index.and_then(|index| self.lanes[index].as_mut());
-        if let Some(parked) = lane.and_then(|lane| lane.parked.as_mut()) {
+        if let Some(parked) = self.lane_mut(lane).and_then(|lane| lane.parked.as_mut()) {
             parked.epoch = NEVER;
         }
         (self.cursor, self.blocked) = (0, None);
@@ -396,7 +427,7 @@ impl PendingQueue {
                 return Some(WaitingFor::First(first));
             }
         }
-        let lane = self.lanes[*self.by_key.get(&lane)?].as_ref()?;
+        let (_, lane) = self.lane(lane)?;
         lane.parked.as_ref().filter(|parked| parked.epoch == self.epoch).map(WaitingFor::Fit)
     }
 
@@ -437,29 +468,42 @@ impl PendingQueue {
             if !keys.is_sorted() || keys.first() != Some(&lane.first) {
                 return Err(format!("{:?} is not in order", lane.key));
             }
-            if self.by_key.get(&lane.key) != Some(&index) {
+            if self.by_key.get(&lane.key) != Some(&(index as u32)) {
                 return Err(format!("{:?} is not found by its key", lane.key));
             }
         }
+        if lanes + self.deserted != self.by_key.len()
+            || lanes + self.deserted + self.free.len() != self.lanes.len()
+        {
+            return Err("places of lanes are lost".into());
+        }
         for (order, count) in [(&self.heads, lanes), (&self.claims, claims)] {
             let listed: Vec<&Lane> =
-                order.0.iter().filter_map(|lane| self.lanes[*lane as usize].as_ref()).collect();
+                order.0.iter().filter_map(|ranked| self.lanes[ranked.lane as usize].as_ref()).collect();
             if listed.len() != count || order.0.len() != count || !listed.is_sorted_by_key(|lane| &lane.first)
             {
                 return Err("heads or claims are not those of the lanes, in order".into());
             }
         }
-        if self.claims.0.iter().any(|lane| !self.lanes[*lane as usize].as_ref().is_some_and(Lane::claims)) {
+        let claims = |ranked: &Ranked| self.lanes[ranked.lane as usize].as_ref().is_some_and(Lane::claims);
+        if !self.claims.0.iter().all(claims) {
             return Err("a claim is noted of a lane that has none".into());
         }
-        let mut passed =
-            self.heads.0.iter().take(self.cursor).filter_map(|lane| self.lanes[*lane as usize].as_ref());
+        let mut passed = self
+            .heads
+            .0
+            .iter()
+            .take(self.cursor)
+            .filter_map(|ranked| self.lanes[ranked.lane as usize].as_ref());
         match passed.find(|lane| !self.strict && !lane.is_parked(self.epoch)) {
             Some(lane) => Err(format!("{:?} was passed by and is not parked", lane.key)),
             None => Ok(()),
         }
     }
 }
+
+/// Places are kept for so many lanes in which nobody is, whoever else waits.
+const MOST_DESERTED: usize = 64;
 
 /// No queue is woken this often.
 const NEVER: u64 = u64::MAX;
@@ -481,10 +525,10 @@ mod tests {
     #[derive(Default)]
     struct Line {
         queue: PendingQueue,
-        keys: Vec<(QueueKey, LaneKey)>,
+        keys: Vec<(QueueKey, u32)>,
     }
 
-    impl Places for Vec<(QueueKey, LaneKey)> {
+    impl Places for Vec<(QueueKey, u32)> {
         fn place(&self, id: WorkloadId) -> (u64, Timestamp, &Uid) {
             let (key, _) = &self[id.index()];
             (key.rank, key.at, &key.uid)
@@ -496,8 +540,8 @@ mod tests {
             let id = WorkloadId::from(self.keys.len());
             let rank = QueueKey::rank(priority, false, false);
             let key = QueueKey { rank, at: Timestamp::from_seconds(second), uid: uid.into(), id };
-            self.keys.push((key.clone(), lane));
-            self.queue.insert(key, lane, &self.keys);
+            self.keys.push((key.clone(), 0));
+            self.keys[id.index()].1 = self.queue.insert(key, lane, &self.keys);
             id
         }
 

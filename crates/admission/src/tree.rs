@@ -27,22 +27,42 @@ pub(crate) fn narrow(amount: i128) -> Amount {
     Amount::new(i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX - 1 }))
 }
 
-/// One flavor's resource at one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// One flavor's resource at one node: what every evaluation asks for, together in one line of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(align(64))]
 struct Cell {
-    nominal: i128,
-    borrowing_limit: Option<i128>,
-    lending_limit: Option<i128>,
+    usage: i128,
     /// Quota of the node and of all that its children lend.
     subtree: i128,
     /// The part of it that the parent does not see.
     local: i128,
+    /// [`NO_LIMIT`] if there is none.
+    borrowing_limit: i128,
+}
+
+/// There is no limit, not even one that is as good as none.
+const NO_LIMIT: i128 = i128::MAX;
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self { usage: 0, subtree: 0, local: 0, borrowing_limit: NO_LIMIT }
+    }
+}
+
+/// What else is known of a flavor's resource at a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Given {
+    nominal: i128,
+    lending_limit: Option<i128>,
     /// The most that could ever be used here.
     potential: i128,
-    usage: i128,
 }
 
 impl Cell {
+    fn borrowing_limit(&self) -> Option<i128> {
+        (self.borrowing_limit != NO_LIMIT).then_some(self.borrowing_limit)
+    }
+
     /// What is used beyond the part that the parent does not see.
     fn usage_above_local(&self) -> i128 {
         (self.usage - self.local).max(0)
@@ -134,6 +154,8 @@ pub(crate) struct Tree {
     bookings: Bookings,
     nodes: Vec<Node>,
     cells: Vec<Cell>,
+    /// One for each of the cells.
+    given: Vec<Given>,
     /// Per root, where the column of each cell is; `NONE` if nobody in that tree has it.
     columns: Vec<Vec<u32>>,
 }
@@ -166,15 +188,13 @@ impl Tree {
                 nodes[parent.index()].children.push(NodeId::from(index));
             }
         }
-        let mut tree =
-            Self { bookings: Bookings::default(), nodes, cells: vec![Cell::default(); row], columns };
+        let (cells, given) = (vec![Cell::default(); row], vec![Given::default(); row]);
+        let mut tree = Self { bookings: Bookings::default(), nodes, cells, given, columns };
         for (node, cell, quota) in &plan.quotas {
-            let index = tree.find(*node, *cell);
-            if let Some(here) = index.map(|index| &mut tree.cells[index]) {
-                here.nominal = wide(quota.nominal);
-                here.borrowing_limit = quota.borrowing_limit.map(wide);
-                here.lending_limit = quota.lending_limit.map(wide);
-            }
+            let Some(index) = tree.find(*node, *cell) else { continue };
+            tree.given[index].nominal = wide(quota.nominal);
+            tree.given[index].lending_limit = quota.lending_limit.map(wide);
+            tree.cells[index].borrowing_limit = quota.borrowing_limit.map_or(NO_LIMIT, wide);
         }
         tree.sum_up();
         tree
@@ -193,9 +213,9 @@ impl Tree {
                     .map(|child| &self.cells[self.nodes[child.index()].row + column])
                     .map(|child| child.subtree - child.local)
                     .sum();
-                let here = &mut self.cells[cell];
-                here.subtree = here.nominal + lent;
-                here.local = here.lending_limit.map_or(0, |limit| (here.subtree - limit).max(0));
+                let (here, given) = (&mut self.cells[cell], &self.given[cell]);
+                here.subtree = given.nominal + lent;
+                here.local = given.lending_limit.map_or(0, |limit| (here.subtree - limit).max(0));
             }
             let children = &self.nodes[node.index()].children;
             let height = children.iter().map(|child| self.nodes[child.index()].height + 1).max();
@@ -204,13 +224,13 @@ impl Tree {
         for node in order.iter().rev() {
             let Node { parent, row, .. } = self.nodes[node.index()];
             for column in 0..self.width(*node) {
-                let above = parent.map(|p| self.cells[self.nodes[p.index()].row + column].potential);
-                let here = &mut self.cells[row + column];
-                here.potential = match above {
+                let above = parent.map(|p| self.given[self.nodes[p.index()].row + column].potential);
+                let here = &self.cells[row + column];
+                self.given[row + column].potential = match above {
                     None => here.subtree,
                     Some(above) => {
                         let lent = here.local + above;
-                        here.borrowing_limit.map_or(lent, |limit| lent.min(here.subtree + limit))
+                        here.borrowing_limit().map_or(lent, |limit| lent.min(here.subtree + limit))
                     }
                 };
             }
@@ -252,9 +272,10 @@ impl Tree {
         self.bookings.0
     }
 
-    /// Whether amounts of this cell can be booked at a node.
-    pub(crate) fn knows(&self, node: NodeId, cell: CellId) -> bool {
-        self.find(node, cell).is_some()
+    /// Whether these amounts can be booked at a node.
+    pub(crate) fn knows_all(&self, node: NodeId, amounts: &[(CellId, i64)]) -> bool {
+        let columns = &self.columns[self.nodes[node.index()].root.index()];
+        amounts.iter().all(|(cell, _)| columns.get(cell.index()).is_some_and(|column| *column != NONE))
     }
 
     pub(crate) fn parent(&self, node: NodeId) -> Option<NodeId> {
@@ -303,7 +324,7 @@ impl Tree {
         let here = &self.cells[row + column];
         let Some(parent) = parent else { return here.subtree - here.usage };
         let above = self.available_at(parent, column);
-        let lent = match here.borrowing_limit {
+        let lent = match here.borrowing_limit() {
             None => above,
             Some(limit) => above.min(limit + (here.subtree - here.local) - here.usage_above_local()),
         };
@@ -340,11 +361,11 @@ impl Tree {
 
     /// The most that could ever be used at a node.
     pub(crate) fn potential(&self, node: NodeId, cell: CellId) -> i128 {
-        self.find(node, cell).map_or(0, |index| self.cells[index].potential)
+        self.find(node, cell).map_or(0, |index| self.given[index].potential)
     }
 
     pub(crate) fn nominal(&self, node: NodeId, cell: CellId) -> i128 {
-        self.find(node, cell).map_or(0, |index| self.cells[index].nominal)
+        self.find(node, cell).map_or(0, |index| self.given[index].nominal)
     }
 
     pub(crate) fn usage(&self, node: NodeId, cell: CellId) -> i128 {
@@ -352,7 +373,7 @@ impl Tree {
     }
 
     pub(crate) fn borrowing_limit(&self, node: NodeId, cell: CellId) -> Option<i128> {
-        self.cells[self.find(node, cell)?].borrowing_limit
+        self.cells[self.find(node, cell)?].borrowing_limit()
     }
 
     /// Whether a node would borrow with this much more.

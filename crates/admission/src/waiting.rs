@@ -103,7 +103,8 @@ impl Engine {
         while decisions.len() < budget {
             let Some(id) = self.memory.unreported.pop_front() else { break };
             let Some(track) = self.memory.tracks.get_mut(id.index()) else { continue };
-            if !std::mem::take(&mut track.is_unreported) || !track.may_report() {
+            // Most of those that have just come were admitted since, and have nothing to report.
+            if !std::mem::take(&mut track.is_unreported) || track.decision.is_some() || !track.may_report() {
                 continue;
             }
             let Some((reason, state)) = self.report(id, now) else { continue };

@@ -91,7 +91,9 @@ impl Engine {
             self.memory.shapes.release(track.shape);
         }
         (track.local, track.shape) = (local, shape);
-        self.memory.locals[local.index()].members.insert(id);
+        let members = &mut self.memory.locals[local.index()].members;
+        self.memory.tracks[id.index()].member = members.len() as u32;
+        members.push(id);
         self.note_links(id);
         self.end_staleness(id);
         self.reindex(id);
@@ -148,8 +150,13 @@ impl Engine {
     }
 
     fn forget_links(&mut self, id: WorkloadId) {
-        let local = self.memory.tracks[id.index()].local;
-        self.memory.locals[local.index()].members.remove(&id);
+        let Memory { tracks, locals, .. } = &mut self.memory;
+        let Track { local, member, .. } = tracks[id.index()];
+        let members = &mut locals[local.index()].members;
+        members.swap_remove(member as usize);
+        if let Some(moved) = members.get(member as usize) {
+            tracks[moved.index()].member = member;
+        }
         self.forget_preemptor(id);
         let owner = self.durable.workloads.get(id).and_then(|workload| workload.owner.as_ref());
         if let Some(owner) = owner
@@ -246,7 +253,8 @@ impl Engine {
         self.memory.tracks[id.index()].place = Some(place);
         let Memory { queues, tracks, .. } = &mut self.memory;
         let known = Known { tracks, workloads: &self.durable.workloads };
-        queues[queue.index()].insert(key, place.lane, &known);
+        let lane = queues[queue.index()].insert(key, place.lane, &known);
+        tracks[id.index()].lane = lane;
         self.list(queue);
         self.follow_claim(queue);
     }
@@ -361,7 +369,7 @@ impl Engine {
         let queue = place.queue;
         let Memory { queues, tracks, .. } = &mut self.memory;
         let known = Known { tracks, workloads: &self.durable.workloads };
-        queues[queue.index()].remove(id, place.lane, &known);
+        queues[queue.index()].remove(id, known.tracks[id.index()].lane, &known);
         tracks[id.index()].place = None;
         self.list(queue);
         self.follow_claim(queue);

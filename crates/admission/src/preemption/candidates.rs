@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, BinaryHeap, btree_set};
 use std::iter::Rev;
-use std::ops::Bound;
 
 use gangway_model::queues::{BorrowWithinCohort, ReclaimWithinCohort, WithinClusterQueue};
 use gangway_model::reasons::PreemptionReason;
@@ -130,10 +129,9 @@ impl<'l> Candidates<'l> {
         let holders = &self.accounts[queue.index()].holders;
         let (asker, request, view) = (self.asker, self.request, self.view);
         let limit = priority_limit(view, asker, source.is_some());
-        let up_to = from.map_or(Bound::Unbounded, Bound::Included);
         let is_in_reach = move |key: &HolderKey| limit.is_none_or(|limit| key.priority.0 < limit);
         holders
-            .range((Bound::Unbounded, up_to))
+            .up_to(from)
             .rev()
             // Those on their way out come first.
             .skip_while(move |(key, _)| stays && key.leaves)

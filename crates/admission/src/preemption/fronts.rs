@@ -1,10 +1,11 @@
 //! Who of each queue's holders would be preempted first for a cell, in order. Searches ask for that again and again, and
 //! seldom for more than the first few.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
+use crate::holders::Holders;
 use crate::ids::{CellId, NodeId, QueueId};
 use crate::ledger::{Account, Holder, HolderKey};
 use crate::tree::Tree;
@@ -44,7 +45,7 @@ struct Order {
 }
 
 impl Front {
-    fn of(holders: &BTreeMap<HolderKey, Holder>, cell: CellId) -> Self {
+    fn of(holders: &Holders, cell: CellId) -> Self {
         let mut front = Self::default();
         let uses = |holder: &Holder| holder.usage.iter().any(|(used, _)| *used == cell);
         for (key, _) in holders.iter().rev().filter(|(_, holder)| uses(holder)) {

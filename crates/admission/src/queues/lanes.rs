@@ -1,8 +1,10 @@
 //! Lanes: Workloads of a queue that are evaluated together.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use gangway_model::Timestamp;
 use gangway_model::reasons::PendingReason;
 
 use super::{Head, Places, QueueKey};
@@ -100,15 +102,26 @@ impl Lane {
     }
 }
 
-/// Lanes in the order of their firsts. Newcomers are usually the last and who leaves is usually the first, so a row of
-/// numbers is moved less than a tree is balanced.
+/// Lanes in the order of their firsts. Newcomers are usually the last and who leaves is usually the first, so a row
+/// is moved less than a tree is balanced.
 #[derive(Debug, Default)]
-pub(super) struct Order(pub(super) VecDeque<u32>);
+pub(super) struct Order(pub(super) VecDeque<Ranked>);
+
+/// A lane with what decides its place unless two are equal in it: most places are found without a look at the lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranked {
+    rank: u64,
+    at: Timestamp,
+    pub(super) lane: u32,
+}
 
 impl Order {
     /// Where the lane whose first is `key` stands or would stand.
     pub(super) fn position(&self, lanes: &[Option<Lane>], key: &QueueKey) -> usize {
-        let goes_before = |lane: &u32| lanes[*lane as usize].as_ref().is_some_and(|lane| lane.first < *key);
+        let goes_before = |ranked: &Ranked| match (ranked.rank, ranked.at).cmp(&(key.rank, key.at)) {
+            Ordering::Equal => lanes[ranked.lane as usize].as_ref().is_some_and(|lane| lane.first < *key),
+            different => different == Ordering::Less,
+        };
         match (self.0.front(), self.0.back()) {
             (Some(first), _) if !goes_before(first) => 0,
             (_, Some(last)) if goes_before(last) => self.0.len(),
@@ -117,7 +130,7 @@ impl Order {
     }
 
     pub(super) fn at(&self, position: usize) -> Option<usize> {
-        self.0.get(position).map(|lane| *lane as usize)
+        self.0.get(position).map(|ranked| ranked.lane as usize)
     }
 
     pub(super) fn first(&self) -> Option<usize> {
@@ -126,8 +139,9 @@ impl Order {
 
     /// Puts a lane where its first belongs. Says where that is.
     pub(super) fn insert(&mut self, lanes: &[Option<Lane>], lane: usize) -> usize {
-        let position = lanes[lane].as_ref().map_or(0, |lane| self.position(lanes, &lane.first));
-        self.0.insert(position, lane as u32);
+        let Some(first) = lanes[lane].as_ref().map(|lane| &lane.first) else { return self.0.len() };
+        let position = self.position(lanes, first);
+        self.0.insert(position, Ranked { rank: first.rank, at: first.at, lane: lane as u32 });
         position
     }
 
