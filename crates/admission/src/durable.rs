@@ -40,6 +40,28 @@ fn standing(reason: PendingReason, message: String) -> Option<Standing> {
 }
 
 impl Durable {
+    /// Where two differ first, in words; none if they are equal.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let parts = [
+            ("ResourceFlavors", self.flavors == other.flavors),
+            ("ClusterQueues", self.cluster_queues == other.cluster_queues),
+            ("Cohorts", self.cohorts == other.cohorts),
+            ("LocalQueues", self.local_queues == other.local_queues),
+            ("namespaces", self.namespaces == other.namespaces),
+            ("Jobs", self.jobs == other.jobs),
+            ("Jobs with pods", self.owners_with_pods == other.owners_with_pods),
+        ];
+        if let Some((what, _)) = parts.iter().find(|(_, are_equal)| !are_equal) {
+            return Some(format!("{what} differ"));
+        }
+        let differs = |one: &Self, other: &Self| {
+            let mut records = one.workloads.iter().map(|(_, record)| record);
+            let found = records.find(|record| other.workloads.find(&record.uid) != Some(*record));
+            found.map(|record| format!("Workload {} differs", record.name))
+        };
+        differs(self, other).or_else(|| differs(other, self))
+    }
+
     /// The LocalQueue that a Workload names.
     pub(crate) fn queue_name(workload: &Workload) -> ObjectName {
         ObjectName { namespace: workload.name.namespace.clone(), name: workload.queue.clone() }

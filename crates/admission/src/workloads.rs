@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use gangway_model::planted::Bug;
 use gangway_model::queues::{LocalQueue, StopPolicy};
 use gangway_model::reasons::EvictionReason;
 use gangway_model::workload::{State, Workload};
@@ -423,7 +424,10 @@ impl Engine {
     }
 
     fn recount(&mut self, id: WorkloadId) {
-        let new = self.counted_now(id);
+        let mut new = self.counted_now(id);
+        if !self.memory.synced && self.planted.is(Bug::DoubleAdmissionAfterRestart) {
+            new.take_if(|counted| counted.holds.is_some());
+        }
         let Some(track) = self.memory.tracks.get_mut(id.index()) else { return };
         if track.counted == new {
             return;
@@ -470,7 +474,7 @@ impl Engine {
     }
 
     fn wake_freed(&mut self, counted: &CountedAs) {
-        if let Some(queue) = counted.cluster {
+        if let Some(queue) = counted.cluster.filter(|_| !self.planted.is(Bug::WakeUpLost)) {
             self.wake_tree(queue);
         }
     }

@@ -1,5 +1,7 @@
 //! The CustomResourceDefinitions: derived from the types, made structural, one schema for both versions.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Map, Value, json};
@@ -10,6 +12,12 @@ use crate::kueue::{
 
 /// Every CustomResourceDefinition, in the order of their names.
 pub fn crds() -> Vec<CustomResourceDefinition> {
+    // Deriving them takes longer than most simulations of a cluster.
+    static DERIVED: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(derive);
+    DERIVED.clone()
+}
+
+fn derive() -> Vec<CustomResourceDefinition> {
     let mut all = vec![
         finished(AdmissionCheck::crd()),
         finished(ClusterQueue::crd()),

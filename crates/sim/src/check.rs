@@ -6,8 +6,9 @@ use gangway_admission::Action;
 use gangway_model::Clock;
 
 use crate::faults::Faults;
-use crate::invariants::{Rest, Violation, check_rest};
-use crate::scenario::{Deed, Scenario};
+use crate::invariants::{Rest, Violation, check_rest, check_step};
+use crate::scenario::{Deed, FLAVORS, Scenario};
+use crate::view::Step;
 use crate::witness::Listener;
 use crate::world::World;
 
@@ -89,27 +90,36 @@ async fn settle(world: &mut World, scenario: &Scenario) {
             return;
         }
     }
-    let forgotten = match world.snapshot().await {
-        Ok(snapshot) => snapshot
-            .decisions()
-            .iter()
-            .filter(|decision| matches!(decision.action, Action::Admit(_)))
-            .map(|decision| decision.name.to_string())
-            .collect(),
-        Err(error) => vec![format!("(nobody can read the objects: {error})")],
-    };
+    let (forgotten, misremembered) = ask_a_new_controller(world).await;
+    let now = world.clock.now();
     let violation = world.witness.with_view(|view| {
         let rest = Rest {
             restless,
             forgotten,
+            misremembered,
             all_end: !scenario.acts.iter().any(|act| act.what.redefines()),
             occasions: scenario.occasions(),
         };
-        check_rest(view, &rest)
+        check_step(view, &Step::default(), now).or_else(|| check_rest(view, &rest))
     });
     if let Some(violation) = violation {
         world.witness.accuse(violation);
     }
+}
+
+/// Who would be admitted by a controller that started now, and what it knows that the one that runs does not.
+async fn ask_a_new_controller(world: &mut World) -> (Vec<String>, Option<String>) {
+    world.witness.ask_what_is_known();
+    // Nothing that matters, but enough for a controller to wake up.
+    world.perform(&Deed::TouchFlavor(FLAVORS[0])).await;
+    tokio::time::sleep(LOOK).await;
+    let snapshot = match world.snapshot().await {
+        Ok(snapshot) => snapshot,
+        Err(error) => return (vec![format!("(nobody can read the objects: {error})")], None),
+    };
+    let admits = snapshot.decisions().iter().filter(|decision| matches!(decision.action, Action::Admit(_)));
+    let forgotten = admits.map(|decision| decision.name.to_string()).collect();
+    (forgotten, world.witness.misremembered(snapshot.durable()))
 }
 
 fn idle_for(world: &World) -> Duration {

@@ -57,6 +57,7 @@ impl Controller {
             let options = workloads::Options {
                 config: config(),
                 planted: self.planted,
+                onlooker: Some(self.witness.onlooker()),
                 ..workloads::Options::default()
             };
             workloads::run(client, self.clock.clone(), options)

@@ -11,6 +11,7 @@ use gangway_model::reasons::PreemptionReason;
 use gangway_model::workload::{State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
+use crate::dues::Lately;
 use crate::quota;
 use crate::view::{SeenWorkload, Step, View, is_leaving};
 use crate::witness::CONTROLLERS;
@@ -84,14 +85,20 @@ pub struct Rest {
     pub restless: Option<String>,
     /// Who would be admitted by a controller that started now.
     pub forgotten: Vec<String>,
+    /// What a controller that started now would know otherwise than the one that runs.
+    pub misremembered: Option<String>,
     /// Every Job ends by itself, and nobody changed a queue while they did.
     pub all_end: bool,
     /// How many Workloads there were, and how many times somebody interfered.
     pub occasions: usize,
 }
 
-/// How long news may be on their way before somebody should have acted on them.
-const LAG_SECONDS: i64 = 60;
+/// When all who had to leave have left, their preemptor gets quota within this many seconds: a controller may have to come
+/// back first.
+const START_SECONDS: i64 = 300;
+
+/// How many of those that passed somebody by may end before it gets quota: what was decided together lands in any order.
+const MOST_PASSED_BY: usize = 2;
 
 macro_rules! invariants {
     ($($id:literal $when:ident $check:ident $sentence:literal)*) => {
@@ -105,18 +112,20 @@ invariants! {
     "S1" Step no_oversubscription "No queue uses more than its own and what it may borrow, no tree more than it has; pods that outlive their quota count."
     "S2" Step no_double_admission "A Workload has quota once, in one set of flavors; none that has ended gets some, and no Job through two Workloads."
     "S3" Step one_state "Every Workload is in exactly one state."
-    "S5" Step legal_preemption "A victim is one that its preemptor's queue may preempt: by priority in its own, or of a queue of its tree that borrows."
-    "S6" Step no_idle_preemption "Nobody has to leave for a Workload that does not wait, or is not there."
+    "S5" Step legal_preemption "A victim is one that its preemptor's queue may preempt: by priority in its own, or of a queue of its tree that borrows; and none could have been spared."
+    "S6" Step no_idle_preemption "Nobody has to leave for a Workload that does not wait; nobody else takes the room, and when all have left, it gets quota."
     "S7" Step one_eviction "An eviction is counted once on its Workload."
     "S8" Step conditions_follow_state "Conditions are a function of the state."
-    "S9" Step order "In one queue and shape nobody is admitted before somebody who waits longer and has at least its priority."
+    "S9" Step order "In one queue and shape, and in a strict queue whatever the shape, nobody is admitted before somebody who waits longer and has at least its priority."
     "S13" Step no_negative_number "No count and no sum is negative."
     "S14" Step fenced "Whoever does not lead, or does not lead any more, changes nothing."
+    "L6" Step bounded_starvation "Whoever was passed by gets quota before more than two of those that passed it have ended."
     "L1" Rest at_rest "With fixed inputs everything comes to rest and nothing is written any more."
     "L2" Rest all_admitted "Whoever could be admitted alone is admitted in the end."
     "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
     "L4" Rest no_lost_wake_up "At rest, trying everybody again admits nobody."
     "L5" Rest every_wait_has_a_reason "Whoever waits says why, and nobody waits for pods that are gone."
+    "R1" Rest memory_is_true "What a controller that ran through all of it knows is what one knows that starts now."
     "S4" Rest told_is_true "What a queue says it has set aside is what its Workloads have."
     "G1" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
     "G2" Rest jobs_follow "A Job runs if and only if its Workload has quota, and without it its template is its user's."
@@ -149,12 +158,8 @@ fn no_oversubscription(context: &Context<'_>) -> Option<String> {
         Some(format!("{problem} {} of flavor {} after {}", cell.1, cell.0, context.step.summary))
     };
     // A quota that was lowered a moment ago may not have been known.
-    let is_new = context.view.redefined_at.is_some_and(|at| is_recent(at, context.now));
+    let is_new = context.view.was_redefined_lately(context.now);
     asked.filter(|_| !is_new).find_map(problem)
-}
-
-fn is_recent(at: Timestamp, now: Timestamp) -> bool {
-    now < at.plus_seconds(LAG_SECONDS)
 }
 
 fn no_double_admission(context: &Context<'_>) -> Option<String> {
@@ -195,12 +200,16 @@ fn conditions_follow_state(context: &Context<'_>) -> Option<String> {
 }
 
 fn legal_preemption(context: &Context<'_>) -> Option<String> {
+    context.view.dues.needless.clone().or_else(|| illegal_preemption(context))
+}
+
+fn illegal_preemption(context: &Context<'_>) -> Option<String> {
     let view = context.view;
     let victim = context.evicted()?;
     let State::Evicting(reservation, eviction) = &victim.record.state else { return None };
     let preemption = eviction.preemption.as_ref()?;
     let preemptor = view.workloads.get(preemption.preemptor.as_ref()?)?;
-    if view.redefined_at.is_some_and(|at| is_recent(at, context.now)) {
+    if view.was_redefined_lately(context.now) {
         return None;
     }
     let ours = view.queue_of(&preemptor.record)?;
@@ -230,7 +239,7 @@ fn legal_preemption(context: &Context<'_>) -> Option<String> {
 /// Whether a queue uses more than its own of something that one of its Workloads has, or did a moment ago.
 fn borrows(context: &Context<'_>, workload: &Workload, queue: &ClusterQueueName) -> bool {
     let view = context.view;
-    if view.freed_at.get(queue).is_some_and(|at| is_recent(*at, context.now)) {
+    if view.freed_at.get(queue).is_some_and(|at| at.is_recent(context.now)) {
         return true;
     }
     let Some(reservation) = workload.state.reservation() else { return false };
@@ -260,12 +269,22 @@ fn within_queue_problem(
 }
 
 fn no_idle_preemption(context: &Context<'_>) -> Option<String> {
+    let left_out = context.view.dues.preemptors.iter().find(|(_, preemptor)| {
+        preemptor.has_its_room() && context.now >= preemptor.last_left_at.plus_seconds(START_SECONDS)
+    });
+    if context.view.dues.taken.is_some() {
+        return context.view.dues.taken.clone();
+    }
+    if let Some((uid, _)) = left_out {
+        let name = context.view.workloads.get(uid).map(|seen| seen.record.name.to_string());
+        return Some(format!("{} waits although all have left for it", name.unwrap_or_default()));
+    }
     let victim = context.evicted()?;
     let uid = victim.record.state.preemptor()?;
     let name = &victim.record.name;
     // Who has just gone, ended or got what it wanted may not have been known to have.
     let preemptor = context.view.workloads.get(uid)?;
-    let has_had_quota = preemptor.holds_since.is_some_and(|since| !is_recent(since, context.now));
+    let has_had_quota = preemptor.holds_since.is_some_and(|since| !since.is_recent(context.now));
     has_had_quota.then(|| format!("{name} has to leave for {}, which has quota", preemptor.record.name))
 }
 
@@ -281,36 +300,15 @@ fn one_eviction(context: &Context<'_>) -> Option<String> {
 }
 
 fn order(context: &Context<'_>) -> Option<String> {
-    let admitted = context.admitted()?;
-    let view = context.view;
-    let queue = view.queue_of(&admitted.record)?;
-    let before = context.step.before.as_ref()?;
-    // Who was told to leave keeps its place and may pass others.
-    if before.record.state.preemptor().is_some() {
-        return None;
-    }
-    let goes_first = |other: &&SeenWorkload| {
-        let other = &other.record;
-        let is_urgent = other.priority > admitted.record.priority;
-        is_urgent || other.priority == admitted.record.priority && other.created < admitted.record.created
-    };
-    let waits = |other: &&SeenWorkload| {
-        matches!(&other.record.state, State::Pending(pending)
-            if pending.requeued.is_none() && pending.evicted.is_none())
-            && other.record.active
-            && !other.record.deleting
-            && other.record.impediments.is_none()
-            && !is_recent(other.waits_since, context.now)
-    };
-    let is_alike = |other: &&SeenWorkload| {
-        other.record.queue == admitted.record.queue && other.record.pod_sets == admitted.record.pod_sets
-    };
-    if view.redefined_at.is_some_and(|at| is_recent(at, context.now)) {
-        return None;
-    }
-    let mut others = view.workloads.values().filter(|other| other.record.uid != admitted.record.uid);
-    let passed = others.find(|other| is_alike(other) && waits(other) && goes_first(other))?;
-    Some(format!("{} of {queue} is admitted before {}", admitted.record.name, passed.record.name))
+    let passed = context.view.dues.passed_by.iter().find(|passed| !passed.at.is_recent(context.now))?;
+    Some(format!("{}, which still waits", passed.what))
+}
+
+fn bounded_starvation(context: &Context<'_>) -> Option<String> {
+    let passed_by = &context.view.dues.passed_by;
+    let ended = |uid: &Uid| passed_by.iter().filter(|p| p.waiting == *uid).map(|p| p.ended).sum::<usize>();
+    let starved = passed_by.iter().find(|passed| ended(&passed.waiting) > MOST_PASSED_BY)?;
+    Some(format!("{}, and {} that passed it have ended", starved.what, ended(&starved.waiting)))
 }
 
 fn no_negative_number(context: &Context<'_>) -> Option<String> {
@@ -387,6 +385,10 @@ fn bounded_evictions(view: &View, rest: &Rest) -> Option<String> {
         left_for.insert(&preemption.victim, &preemption.preemptor);
     }
     None
+}
+
+fn memory_is_true(_: &View, rest: &Rest) -> Option<String> {
+    rest.misremembered.clone()
 }
 
 fn no_lost_wake_up(_: &View, rest: &Rest) -> Option<String> {

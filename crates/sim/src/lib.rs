@@ -6,7 +6,7 @@
 //! | what goes wrong between a client and the API? | `faults.rs` |
 //! | who takes part? | `world.rs`, `controller.rs`, `clock.rs` |
 //! | what must hold? | `invariants.rs`; how much may a tree use: `quota.rs` |
-//! | what is there, and what has been? | `view.rs`, `witness.rs` |
+//! | what is there, and what has been? | `view.rs`, `witness.rs`; what has to turn out well yet: `dues.rs` |
 //! | how is a seed checked, and what fails made small? | `check.rs` |
 
 #![warn(missing_docs)]
@@ -14,6 +14,7 @@
 mod check;
 mod clock;
 mod controller;
+mod dues;
 mod faults;
 mod invariants;
 mod objects;

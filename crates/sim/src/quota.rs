@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_model::queues::{Quota, ResourceGroup};
-use gangway_model::workload::Admission;
-use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName};
+use gangway_model::workload::{Admission, Workload};
+use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Uid};
 
-use crate::view::View;
+use crate::view::{SeenPod, View};
 
 /// A resource of a flavor.
 pub type Cell = (FlavorName, ResourceName);
@@ -21,15 +21,72 @@ pub fn use_of(view: &View, queue: &ClusterQueueName) -> Use {
     for reservation in reservations.filter(|reservation| reservation.admission.cluster_queue == *queue) {
         add_admission(&mut used, &reservation.admission);
     }
-    for pod in view.pods.values().filter(|pod| pod.is_alive && pod.is_marked) {
-        let Some(given) = view.given.get(&pod.owner).filter(|given| given.cluster_queue == *queue) else {
-            continue;
-        };
-        if view.holder_of(&pod.owner).is_none() {
+    let holders = view.workloads.values().filter(|seen| seen.record.state.reservation().is_some());
+    let with_quota: BTreeSet<&Uid> = holders.filter_map(|seen| seen.record.owner.as_ref()).collect();
+    let outlive = |pod: &&SeenPod| pod.is_alive && pod.is_marked && !with_quota.contains(&pod.owner);
+    for pod in view.pods.values().filter(outlive) {
+        if let Some(given) = view.given.get(&pod.owner).filter(|given| given.cluster_queue == *queue) {
             add_pod(&mut used, given, &pod.requests);
         }
     }
     used
+}
+
+/// The same of all queues.
+pub fn all_uses(view: &View) -> BTreeMap<ClusterQueueName, Use> {
+    view.queues.keys().map(|queue| (queue.clone(), use_of(view, queue))).collect()
+}
+
+/// Whether a Workload of a queue would find room on one of the queue's flavors where queues use so much.
+pub fn has_room_somewhere(
+    view: &View,
+    uses: &BTreeMap<ClusterQueueName, Use>,
+    queue: &ClusterQueueName,
+    workload: &Workload,
+) -> bool {
+    let flavors = view.queues.get(queue).into_iter().flat_map(|queue| &queue.resource_groups);
+    let mut names = flavors.flat_map(|group| &group.flavors).map(|quotas| &quotas.flavor);
+    names.any(|flavor| {
+        let mut needs = Use::new();
+        for pod_set in workload.pod_sets.iter() {
+            for (resource, amount) in pod_set.requests.iter() {
+                let amount = i128::from(amount) * i128::from(pod_set.count);
+                *needs.entry((flavor.clone(), resource.clone())).or_default() += amount;
+            }
+        }
+        let mut uses = uses.clone();
+        let own = uses.entry(queue.clone()).or_default();
+        needs.iter().for_each(|(cell, amount)| *own.entry(cell.clone()).or_default() += amount);
+        let use_in = |queue: &ClusterQueueName| uses.get(queue).cloned().unwrap_or_default();
+        needs.keys().all(|cell| exceeded_by(view, &use_in, queue, cell).is_none())
+    })
+}
+
+/// Takes off what an admission gave.
+pub fn take_off(used: &mut Use, admission: &Admission) {
+    for (flavor, resource, amount) in admission.usage() {
+        *used.entry((flavor.clone(), resource.clone())).or_default() -= i128::from(amount);
+    }
+}
+
+/// Whether a queue could have this much more of its own where queues use so much.
+pub fn fits_without_borrowing(
+    view: &View,
+    uses: &BTreeMap<ClusterQueueName, Use>,
+    admission: &Admission,
+) -> bool {
+    let queue = &admission.cluster_queue;
+    let mut uses = uses.clone();
+    let own = uses.entry(queue.clone()).or_default();
+    add_admission(own, admission);
+    let own = own.clone();
+    let mut gets = Use::new();
+    add_admission(&mut gets, admission);
+    let use_in = |queue: &ClusterQueueName| uses.get(queue).cloned().unwrap_or_default();
+    gets.keys().all(|cell| {
+        own.get(cell).copied().unwrap_or(0) <= nominal(view, queue, cell)
+            && exceeded_by(view, &use_in, queue, cell).is_none()
+    })
 }
 
 /// Adds what an admission gives.
@@ -46,10 +103,17 @@ fn add_pod(used: &mut Use, given: &Admission, requests: &gangway_model::Requests
     }
 }
 
+/// What is used in a queue.
+type UseIn<'a> = &'a dyn Fn(&ClusterQueueName) -> Use;
+
 /// The first limit on the way from a queue to the root that is exceeded in a cell.
 pub fn exceeded(view: &View, queue: &ClusterQueueName, cell: &Cell) -> Option<String> {
+    exceeded_by(view, &|queue| use_of(view, queue), queue, cell)
+}
+
+fn exceeded_by(view: &View, use_in: UseIn<'_>, queue: &ClusterQueueName, cell: &Cell) -> Option<String> {
     let record = view.queues.get(queue)?;
-    let used = use_of(view, queue).get(cell).copied().unwrap_or(0);
+    let used = use_in(queue).get(cell).copied().unwrap_or(0);
     let quota = quota_of(&record.resource_groups, cell);
     let Some(cohort) = &record.cohort else {
         return over(&format!("ClusterQueue {queue}"), used, amount(quota.nominal.value()));
@@ -63,7 +127,7 @@ pub fn exceeded(view: &View, queue: &ClusterQueueName, cell: &Cell) -> Option<St
     let mut above = Some(cohort);
     for _ in 0..=view.cohorts.len() {
         let Some(name) = above else { break };
-        let (used, quota) = (asked_of(view, name, cell), subtree_quota(view, name, cell));
+        let (quota, used) = sum_below(view, use_in, name, cell, &mut BTreeSet::new());
         let object = view.cohorts.get(name);
         let parent = object.and_then(|cohort| cohort.parent.as_ref());
         let own = object.map(|cohort| quota_of(&cohort.resource_groups, cell)).unwrap_or_default();
@@ -103,18 +167,11 @@ fn kept(own: i128, quota: &Quota) -> i128 {
     quota.lending_limit.map_or(0, |limit| (own - amount(limit.value())).max(0))
 }
 
-/// What a cohort and all below it have, as far as it is lent upwards to it.
-fn subtree_quota(view: &View, cohort: &CohortName, cell: &Cell) -> i128 {
-    sum_below(view, cohort, cell, &mut BTreeSet::new()).0
-}
-
-/// What all below a cohort use of what it has, beyond what they keep for themselves.
-fn asked_of(view: &View, cohort: &CohortName, cell: &Cell) -> i128 {
-    sum_below(view, cohort, cell, &mut BTreeSet::new()).1
-}
-
+/// What a cohort and all below it have, as far as it is lent upwards to it, and what all below it use of that, beyond what
+/// they keep for themselves.
 fn sum_below<'v>(
     view: &'v View,
+    use_in: UseIn<'_>,
     cohort: &'v CohortName,
     cell: &Cell,
     seen: &mut BTreeSet<&'v CohortName>,
@@ -128,14 +185,14 @@ fn sum_below<'v>(
     for (name, queue) in view.queues.iter().filter(|(_, queue)| queue.cohort.as_ref() == Some(cohort)) {
         let quota = quota_of(&queue.resource_groups, cell);
         let nominal = amount(quota.nominal.value());
-        let used = use_of(view, name).get(cell).copied().unwrap_or(0);
+        let used = use_in(name).get(cell).copied().unwrap_or(0);
         let kept = kept(nominal, &quota);
         has += nominal - kept;
         asks += (used - kept).max(0);
     }
     let children = view.cohorts.iter().filter(|(_, child)| child.parent.as_ref() == Some(cohort));
     for (name, child) in children {
-        let (below_has, below_asks) = sum_below(view, name, cell, seen);
+        let (below_has, below_asks) = sum_below(view, use_in, name, cell, seen);
         let kept = kept(below_has, &quota_of(&child.resource_groups, cell));
         has += below_has - kept;
         asks += (below_asks - kept).max(0);

@@ -12,12 +12,12 @@ use gangway_model::workload::{Admission, State, Workload};
 use gangway_model::{
     ClusterQueueName, CohortName, FlavorName, ObjectName, Quantity, Requests, ResourceName, Timestamp, Uid,
 };
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::dues::{Dues, Lately};
 use crate::witness::LEASE;
 
 /// Everything that matters, as it is stored now.
@@ -47,6 +47,8 @@ pub struct View {
     pub told: BTreeMap<ClusterQueueName, QueueTold>,
     /// Who leads; empty if nobody does, none if nobody was ever elected.
     pub leader: Option<String>,
+    /// What has to turn out well yet.
+    pub dues: Dues,
     /// How many Workloads ended.
     pub finished: usize,
     /// How many were told to leave.
@@ -115,7 +117,7 @@ pub struct SeenPod {
 }
 
 /// What a change did.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Step {
     /// The change in a few words.
     pub summary: String,
@@ -185,6 +187,7 @@ impl View {
             self.note_life(before.as_ref(), &seen, now);
             self.workloads.insert(uid.clone(), seen);
         }
+        self.note_dues(before.as_ref(), &uid, now);
         (step.workload, step.before) = (Some(uid), before);
     }
 
@@ -212,28 +215,22 @@ impl View {
     }
 
     fn take_job(&mut self, change: &Committed, is_gone: bool, step: &mut Step) {
-        let Some(job) = parse::<Job>(change) else { return };
-        let uid = Uid::from(job.uid().unwrap_or_default());
+        let Some(JobParts { metadata, spec, status }) = parse(change) else { return };
+        let uid = Uid::from(metadata.uid);
         if is_gone {
             self.jobs.remove(&uid);
             return;
         }
-        let spec = job.spec.as_ref();
-        let status = job.status.as_ref();
-        let template = spec.and_then(|spec| spec.template.metadata.as_ref());
-        let labels = template.and_then(|metadata| metadata.labels.as_ref());
-        let conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
-        let has_ended = conditions.into_iter().any(|condition| {
-            matches!(condition.type_.as_str(), "Complete" | "Failed") && condition.status == "True"
+        let has_ended = status.conditions.iter().any(|condition| {
+            matches!(condition.kind.as_str(), "Complete" | "Failed") && condition.status == "True"
         });
         let seen = SeenJob {
-            name: ObjectName::new(job.namespace().unwrap_or_default(), &job.name_any()),
-            runs: spec.is_some_and(|spec| spec.suspend != Some(true)),
-            is_marked: labels.is_some_and(|labels| labels.contains_key(names::POD_SET_LABEL)),
+            name: ObjectName::new(metadata.namespace, &metadata.name),
+            runs: !spec.suspend,
+            is_marked: spec.template.metadata.labels.contains_key(names::POD_SET_LABEL),
             has_ended,
         };
-        let active = status.and_then(|status| status.active).unwrap_or(0);
-        let terminating = status.and_then(|status| status.terminating).unwrap_or(0);
+        let JobStatusParts { active, terminating, .. } = status;
         let runs = if seen.runs { "runs" } else { "suspended" };
         let end = if has_ended { ", ended" } else { "" };
         step.summary += &format!(" {runs}, {active} active, {terminating} terminating{end}");
@@ -241,20 +238,17 @@ impl View {
     }
 
     fn take_pod(&mut self, change: &Committed, is_gone: bool, step: &mut Step) {
-        let Some(pod) = parse::<Pod>(change) else { return };
-        let uid = Uid::from(pod.uid().unwrap_or_default());
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-        let leaves = if pod.metadata.deletion_timestamp.is_some() { ", leaves" } else { "" };
+        let Some(PodParts { metadata, status: PodStatusParts { phase } }) = parse(change) else { return };
+        let leaves = if metadata.deletion_timestamp.is_some() { ", leaves" } else { "" };
         step.summary += &format!(" {phase}{leaves}");
-        let owner = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
-        let Some(owner) = owner.map(|owner| Uid::from(owner.uid.as_str())) else { return };
-        if is_gone {
-            self.pods.remove(&uid);
-            return;
-        }
-        let requests = pod.spec.as_ref().and_then(|spec| pods::requests(spec).ok()).unwrap_or_default();
-        let is_marked = pod.labels().contains_key(names::POD_SET_LABEL);
-        let is_alive = !matches!(phase, "Succeeded" | "Failed");
+        let uid = Uid::from(metadata.uid);
+        let before = self.pods.remove(&uid);
+        let owner = metadata.owner_references.into_iter().find(|owner| owner.controller);
+        let Some(owner) = owner.filter(|_| !is_gone).map(|owner| Uid::from(owner.uid)) else { return };
+        // What a pod asks for does not change, and is most of it.
+        let requests = before.map_or_else(|| requests_of(change), |before| before.requests);
+        let is_marked = metadata.labels.contains_key(names::POD_SET_LABEL);
+        let is_alive = !matches!(phase.as_str(), "Succeeded" | "Failed");
         self.pods.insert(uid, SeenPod { owner, requests, is_marked, is_alive });
     }
 
@@ -300,6 +294,11 @@ impl View {
         Some(format!("{identity} leads"))
     }
 
+    /// Whether a queue, cohort or flavor changed so lately that nobody may know.
+    pub fn was_redefined_lately(&self, now: Timestamp) -> bool {
+        self.redefined_at.is_some_and(|at| at.is_recent(now))
+    }
+
     /// The ClusterQueue that a Workload waits in or uses.
     pub fn queue_of<'a>(&'a self, workload: &'a Workload) -> Option<&'a ClusterQueueName> {
         if let Some(reservation) = workload.state.reservation() {
@@ -314,6 +313,80 @@ impl View {
         let mut owned = self.workloads.values().filter(|seen| seen.record.owner.as_ref() == Some(job));
         owned.find(|seen| seen.record.state.reservation().is_some())
     }
+}
+
+/// What is looked at in the metadata of a Job or pod. Reading all of it takes a good part of a simulation.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct MetadataParts {
+    uid: String,
+    name: String,
+    namespace: String,
+    labels: BTreeMap<String, String>,
+    deletion_timestamp: Option<IgnoredAny>,
+    owner_references: Vec<OwnerParts>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct OwnerParts {
+    uid: String,
+    controller: bool,
+}
+
+#[derive(Deserialize)]
+struct PodParts {
+    metadata: MetadataParts,
+    #[serde(default)]
+    status: PodStatusParts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PodStatusParts {
+    phase: String,
+}
+
+#[derive(Deserialize)]
+struct JobParts {
+    metadata: MetadataParts,
+    #[serde(default)]
+    spec: JobSpecParts,
+    #[serde(default)]
+    status: JobStatusParts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct JobSpecParts {
+    suspend: bool,
+    template: TemplateParts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TemplateParts {
+    metadata: MetadataParts,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct JobStatusParts {
+    active: i32,
+    terminating: i32,
+    conditions: Vec<ConditionParts>,
+}
+
+#[derive(Deserialize)]
+struct ConditionParts {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+fn requests_of(change: &Committed) -> Requests {
+    let spec = parse::<Pod>(change).and_then(|pod| pod.spec);
+    spec.and_then(|spec| pods::requests(&spec).ok()).unwrap_or_default()
 }
 
 fn parse<K: DeserializeOwned>(change: &Committed) -> Option<K> {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gangway_admission::Durable;
 use gangway_apiserver::{ApiServer, Committed};
+use gangway_controller::workloads::Onlooker;
 use gangway_model::{Clock, Timestamp};
 use tokio::sync::Notify;
 
@@ -54,6 +56,19 @@ struct State {
     crash_at: Option<u64>,
     frozen_until: Timestamp,
     cut_off: Option<(&'static str, Timestamp)>,
+    known: Known,
+}
+
+/// What the controller knows, if somebody asked.
+#[derive(Default)]
+enum Known {
+    /// Nobody asked.
+    #[default]
+    NotAsked,
+    /// It has not said yet.
+    Asked,
+    /// This is known, and this is wrong with it.
+    Said(Box<Durable>, Option<String>),
 }
 
 impl std::fmt::Debug for Witness {
@@ -83,6 +98,7 @@ impl Witness {
             crash_at: None,
             frozen_until: clock.now(),
             cut_off: None,
+            known: Known::NotAsked,
         };
         Arc::new(Self {
             api,
@@ -157,6 +173,33 @@ impl Witness {
     pub fn is_cut_off(&self, who: &str) -> bool {
         let now = self.clock.now();
         self.state().cut_off.is_some_and(|(name, until)| name == who && now < until)
+    }
+
+    /// Looks at the controller's engine when it was asked what it knows.
+    pub fn onlooker(self: &Arc<Self>) -> Onlooker {
+        let witness = Arc::downgrade(self);
+        Onlooker(Arc::new(move |engine| {
+            let Some(witness) = witness.upgrade() else { return };
+            let mut state = witness.state();
+            if !matches!(state.known, Known::NotAsked) {
+                let wrong = engine.check().err().map(|violation| format!("{violation:?}"));
+                state.known = Known::Said(Box::new(engine.durable().clone()), wrong);
+            }
+        }))
+    }
+
+    /// From now on the controller says what it knows, when it has done something.
+    pub fn ask_what_is_known(&self) {
+        self.state().known = Known::Asked;
+    }
+
+    /// How what the controller knows differs from what it should.
+    pub fn misremembered(&self, expected: &Durable) -> Option<String> {
+        match std::mem::take(&mut self.state().known) {
+            Known::Said(_, Some(wrong)) => Some(wrong),
+            Known::Said(known, None) => known.difference(expected),
+            Known::Asked | Known::NotAsked => Some("no controller says what it knows".to_owned()),
+        }
     }
 
     /// Notes something that changed nothing.

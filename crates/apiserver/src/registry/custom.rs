@@ -1,5 +1,7 @@
 //! From a CustomResourceDefinition to a kind that is served.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -96,12 +98,11 @@ fn versions_of(
 ) -> (Vec<Version>, Vec<SelectableField>) {
     let mut versions = Vec::new();
     let mut selectable: Vec<SelectableField> = Vec::new();
-    let mut schemas = Vec::new();
     let mut storage = 0;
     for (index, version) in spec["versions"].as_array().into_iter().flatten().enumerate() {
         let is_storage = version["storage"] == Value::Bool(true);
         storage += usize::from(is_storage);
-        let schema = match schema_of(version, &mut schemas) {
+        let schema = match schema_of(version) {
             Ok(schema) => schema,
             Err((kind, message)) => {
                 let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
@@ -135,20 +136,31 @@ fn versions_of(
     (versions, selectable)
 }
 
+thread_local! {
+    /// What was compiled last. Servers that are made one after the other mostly serve the same kinds, and compiling
+    /// takes much longer than comparing.
+    static COMPILED: RefCell<VecDeque<(Value, Arc<Schema>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// So many schemas are remembered.
+const REMEMBERED: usize = 16;
+
 /// The compiled schema of a version; versions with the same schema share it.
-fn schema_of<'a>(
-    version: &'a Value,
-    compiled: &mut Vec<(&'a Value, Arc<Schema>)>,
-) -> Result<Arc<Schema>, (FieldErrorKind, String)> {
+fn schema_of(version: &Value) -> Result<Arc<Schema>, (FieldErrorKind, String)> {
     let source = &version["schema"]["openAPIV3Schema"];
     if !source.is_object() {
         return Err((FieldErrorKind::Required, "schemas are required".to_owned()));
     }
-    if let Some((_, schema)) = compiled.iter().find(|(known, _)| *known == source) {
-        return Ok(schema.clone());
-    }
-    let schema = Schema::compile(source).map_err(|error| (FieldErrorKind::Invalid, error.to_string()))?;
-    let schema = Arc::new(schema);
-    compiled.push((source, schema.clone()));
-    Ok(schema)
+    COMPILED.with_borrow_mut(|compiled| {
+        if let Some((_, schema)) = compiled.iter().find(|(known, _)| known == source) {
+            return Ok(schema.clone());
+        }
+        let schema = Schema::compile(source).map_err(|error| (FieldErrorKind::Invalid, error.to_string()))?;
+        let schema = Arc::new(schema);
+        if compiled.len() == REMEMBERED {
+            compiled.pop_front();
+        }
+        compiled.push_back((source.clone(), schema.clone()));
+        Ok(schema)
+    })
 }

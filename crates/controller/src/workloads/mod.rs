@@ -30,6 +30,7 @@ mod watches;
 
 use std::sync::Arc;
 
+use gangway_admission::Engine;
 use gangway_api::config::Configuration;
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
@@ -50,6 +51,18 @@ pub struct Options {
     pub counts: Arc<RequestCounts>,
     /// A mistake that it is to make.
     pub planted: Planted,
+    /// Is shown the engine whenever nothing is under way.
+    pub onlooker: Option<Onlooker>,
+}
+
+/// Somebody who is shown the engine.
+#[derive(Clone)]
+pub struct Onlooker(pub Arc<dyn Fn(&Engine) + Send + Sync>);
+
+impl std::fmt::Debug for Onlooker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Onlooker")
+    }
 }
 
 /// Why the workload controller cannot go on.

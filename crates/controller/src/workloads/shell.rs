@@ -27,7 +27,7 @@ use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
 use super::objects::{Change, Objects, version_of};
 use super::pods_left::PodsLeft;
 use super::watches::{self, News};
-use super::{Error, Options, unsupported};
+use super::{Error, Onlooker, Options, unsupported};
 use crate::index::uid_of;
 use crate::trouble::wait_after;
 
@@ -70,6 +70,7 @@ pub(super) struct Shell {
     rules: ResourceRules,
     managed: LabelSelector,
     pub(super) planted: Planted,
+    onlooker: Option<Onlooker>,
     synced: bool,
     pub(super) notes: u64,
 }
@@ -93,7 +94,7 @@ pub(super) enum Retry {
 
 impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let Options { config, counts, planted } = options;
+        let Options { config, counts, planted, onlooker } = options;
         let rules = config.resource_rules();
         let mut engine = Engine::new();
         engine.report_evictions_after(i64::from(config.eviction_report_seconds));
@@ -128,6 +129,7 @@ impl Shell {
             rules,
             managed: config.managed_jobs_namespace_selector,
             planted,
+            onlooker,
             synced: false,
             notes: 0,
         }
@@ -136,6 +138,9 @@ impl Shell {
     pub(super) async fn run(mut self) -> Result<(), Error> {
         loop {
             self.turn();
+            if let Some(Onlooker(show)) = self.onlooker.as_ref().filter(|_| self.lanes.is_empty()) {
+                show(&self.engine);
+            }
             let wait = self.time_to_next_deadline();
             tokio::select! {
                 biased;
@@ -393,7 +398,7 @@ impl Shell {
                 && self.local_queues.is_complete()
                 && self.workload_classes.is_complete()
                 && self.pod_classes.is_complete()
-                && (self.workloads.is_complete() || self.planted.is(Bug::DoubleAdmissionAfterRestart))
+                && self.workloads.is_complete()
                 && self.jobs.is_complete()
                 && self.pods_left.is_complete();
             if !self.synced {
@@ -489,15 +494,11 @@ impl Shell {
 
     fn decision_written(&mut self, id: DecisionId, end: End) {
         let now = self.clock.now();
-        let end = match end {
-            End::Unknown if self.planted.is(Bug::LostAnswerTakenForRefusal) => End::Conflict,
+        let outcome = match end {
             End::Conflict if self.planted.is(Bug::QuotaLeakedOnConflict) => {
                 self.under_way.remove(&id);
                 return;
             }
-            end => end,
-        };
-        let outcome = match end {
             End::Landed(Answer::Job(job)) => {
                 // Its Workload was to end because it was not there. It was asked for before each attempt.
                 self.take_answer(Answer::Job(job));

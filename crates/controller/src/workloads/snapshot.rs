@@ -3,14 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use gangway_admission::{Decision, Engine, Event, Explanation};
+use gangway_admission::{Decision, Durable, Engine, Event, Explanation};
 use gangway_api::config::Configuration;
 use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
-use gangway_api::records;
+use gangway_api::{names, records};
 use gangway_model::reasons::EventReason;
 use gangway_model::{Clock, Uid};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -88,9 +88,17 @@ impl Snapshot {
         for class in list::<WorkloadPriorityClass>(&client, "WorkloadPriorityClasses").await? {
             classes.set_workload_class(&class);
         }
+        for owner in owners_of_marked_pods(&client).await? {
+            engine.apply(Event::Pods(owner, true), now);
+        }
         engine.apply(Event::Synced, now);
         let decisions = engine.decide(now, WHOLE_BUDGET);
         Ok(Self { engine, jobs, workloads, classes, decisions })
+    }
+
+    /// What a controller that started now would know.
+    pub fn durable(&self) -> &Durable {
+        self.engine.durable()
     }
 
     /// What a controller that started now would decide.
@@ -135,6 +143,16 @@ impl Snapshot {
             _ => Explained::NoWorkload,
         }
     }
+}
+
+/// The Jobs of pods that a start has marked.
+async fn owners_of_marked_pods(client: &Client) -> Result<Vec<Uid>, Error> {
+    let api: Api<Pod> = Api::all(client.clone());
+    let marked = ListParams::default().labels(names::POD_SET_LABEL);
+    let found = api.list_metadata(&marked).await;
+    let pods = found.map_err(|source| Error::List { what: "pods", source: Box::new(source) })?;
+    let owners = pods.items.into_iter().flat_map(|pod| pod.metadata.owner_references.unwrap_or_default());
+    Ok(owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.into()).collect())
 }
 
 async fn list<K>(client: &Client, what: &'static str) -> Result<Vec<K>, Error>

@@ -22,13 +22,13 @@ Each mistake is planted into the controller and the same seeds are played until 
 does not hold. The exit code is 5 if a mistake is not found.")]
 pub struct PlantedArgs {
     /// How many scenarios are played at most for each.
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N")]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// Jobs in a scenario.
-    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5000))]
+    /// Jobs in a scenario: many, so that they are in each other's way.
+    #[arg(long, default_value_t = 80, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5000))]
     jobs: u16,
     /// `json` for programs.
     #[arg(short, long, value_enum, value_name = "FORM")]
