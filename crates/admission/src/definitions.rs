@@ -197,7 +197,7 @@ impl Engine {
         self.memory.definitions += 1;
         let id = self.local_queue_id(name);
         self.note_changed(ChangedQueue::Local(id));
-        let mut members: Vec<WorkloadId> = self.memory.locals[id.index()].members.iter().copied().collect();
+        let mut members: Vec<WorkloadId> = self.memory.locals[id.index()].members.to_vec();
         members.sort_unstable();
         for member in members {
             self.reindex(member);

@@ -54,6 +54,7 @@ impl Controller {
         let name = CONTROLLERS[self.number];
         let client = Connection::client(&self.api, name, &self.witness);
         let work = |client| {
+            self.witness.begins_anew(name);
             let options = workloads::Options {
                 config: config(),
                 planted: self.planted,

@@ -108,8 +108,10 @@ impl View {
 
     /// Somebody got quota. Whoever waits for the same and goes before it was passed by.
     fn note_passed_by(&mut self, before: &SeenWorkload, uid: &Uid, now: Timestamp) {
-        // Who was told to leave keeps its place and may pass others.
-        if before.record.state.preemptor().is_some() || self.was_redefined_lately(now) {
+        // Who was told to leave keeps its place and may pass others. And so may a preemptor: those before it may have been
+        // tried when its victims were not there yet, and nobody is tried again because somebody else was admitted.
+        let preempts = self.preemptions.iter().any(|preemption| preemption.preemptor == *uid);
+        if preempts || before.record.state.preemptor().is_some() || self.was_redefined_lately(now) {
             return;
         }
         let Some(admitted) = self.workloads.get(uid) else { return };
@@ -304,11 +306,11 @@ pub const LAG_SECONDS: i64 = 60;
 /// Whether something happened so lately that nobody may know.
 pub trait Lately {
     /// See above.
-    fn is_recent(self, now: Timestamp) -> bool;
+    fn is_recent(&self, now: Timestamp) -> bool;
 }
 
 impl Lately for Timestamp {
-    fn is_recent(self, now: Timestamp) -> bool {
+    fn is_recent(&self, now: Timestamp) -> bool {
         now < self.plus_seconds(LAG_SECONDS)
     }
 }

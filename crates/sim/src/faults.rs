@@ -104,7 +104,8 @@ impl Connection {
             self.witness.note(self.who, &asked, refusal.as_u16(), "refused");
             return Ok(refuse(refusal));
         }
-        if let Some(old) = fate.old_list.and_then(|()| self.witness.old_list(&asked)) {
+        let old = if asked.is_list { self.witness.old_list(self.who, &asked) } else { None };
+        if let Some(old) = old.filter(|_| fate.old_list) {
             self.witness.note(self.who, &asked, 200, "old");
             return Ok(json_response(StatusCode::OK, old));
         }
@@ -233,7 +234,7 @@ impl Asked {
 pub struct Fate {
     late: Duration,
     refused: Option<StatusCode>,
-    old_list: Option<()>,
+    old_list: bool,
     answer_lost: bool,
     late_answer: Duration,
 }
@@ -305,7 +306,7 @@ impl Chance {
             }
             fate.answer_lost = self.happens(faults.answer_lost);
         } else if asked.is_list {
-            fate.old_list = self.happens(faults.old_list).then_some(());
+            fate.old_list = self.happens(faults.old_list);
         }
         fate
     }

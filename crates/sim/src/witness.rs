@@ -1,5 +1,6 @@
 //! Sees every change that the API commits, before anybody acts on it, and judges it.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,6 +58,8 @@ struct State {
     frozen_until: Timestamp,
     cut_off: Option<(&'static str, Timestamp)>,
     known: Known,
+    /// Who has listed what since it started.
+    listed: BTreeSet<(&'static str, String)>,
 }
 
 /// What the controller knows, if somebody asked.
@@ -99,6 +102,7 @@ impl Witness {
             frozen_until: clock.now(),
             cut_off: None,
             known: Known::NotAsked,
+            listed: BTreeSet::new(),
         };
         Arc::new(Self {
             api,
@@ -123,9 +127,17 @@ impl Witness {
         self.state().chance.of_event()
     }
 
-    /// An old list for somebody who asks for one.
-    pub fn old_list(&self, asked: &Asked) -> Option<Bytes> {
-        self.state().chance.old_list(asked)
+    /// An old list for somebody who asks for one. The first list of everything is never old: an API server answers it from
+    /// its store.
+    pub fn old_list(&self, who: &'static str, asked: &Asked) -> Option<Bytes> {
+        let mut state = self.state();
+        let is_first = state.listed.insert((who, asked.path.clone()));
+        state.chance.old_list(asked).filter(|_| !is_first)
+    }
+
+    /// Somebody starts and knows nothing: it lists everything for the first time.
+    pub fn begins_anew(&self, who: &'static str) {
+        self.state().listed.retain(|(other, _)| *other != who);
     }
 
     /// Keeps a list until it is old.

@@ -6,11 +6,20 @@
 use gangway_model::planted::Bug;
 use gangway_sim::{Scenario, check};
 
-/// Jobs in a scenario.
-const JOBS: usize = 12;
+/// Jobs in a scenario, as in `gangway sim planted`.
+const JOBS: usize = 80;
 
 /// The seed at which each is found, and the sentence.
-const FOUND: [(Bug, u64, &str); 0] = [];
+const FOUND: [(Bug, u64, &str); 8] = [
+    (Bug::QuotaLeakedOnConflict, 5, "L4"),
+    (Bug::WakeUpLost, 1, "L4"),
+    (Bug::DoubleAdmissionAfterRestart, 2, "S1"),
+    (Bug::VictimReleasedTwice, 1, "S1"),
+    (Bug::HoldForgotten, 1, "S6"),
+    (Bug::StaleLeaderWrites, 1, "S14"),
+    (Bug::TemplateNotRestored, 4, "G2"),
+    (Bug::TerminatingPodsNotCounted, 1, "S1"),
+];
 
 #[test]
 fn every_planted_bug_is_found() {

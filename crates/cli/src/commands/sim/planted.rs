@@ -1,6 +1,7 @@
 //! `gangway sim planted`: whether the checks find mistakes.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use gangway_model::planted::Bug;
 use gangway_sim::{Scenario, Violation, check};
 use serde_json::{Value, json};
@@ -30,6 +31,9 @@ pub struct PlantedArgs {
     /// Jobs in a scenario: many, so that they are in each other's way.
     #[arg(long, default_value_t = 80, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5000))]
     jobs: u16,
+    /// Plants this mistake only.
+    #[arg(long, value_name = "BUG", value_parser = PossibleValuesParser::new(Bug::ALL.map(Bug::as_str)))]
+    bug: Option<String>,
     /// `json` for programs.
     #[arg(short, long, value_enum, value_name = "FORM")]
     output: Option<Form>,
@@ -45,8 +49,10 @@ struct Search {
 
 /// Plants each.
 pub fn run(args: &PlantedArgs) -> Outcome {
+    let is_wanted = |bug: &Bug| args.bug.as_deref().is_none_or(|name| name == bug.as_str());
+    let bugs: Vec<Bug> = Bug::ALL.into_iter().filter(is_wanted).collect();
     let searches: Vec<Search> = std::thread::scope(|threads| {
-        let all = Bug::ALL.map(|bug| threads.spawn(move || search(bug, args)));
+        let all: Vec<_> = bugs.iter().map(|bug| threads.spawn(|| search(*bug, args))).collect();
         all.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     match args.output {
@@ -60,7 +66,7 @@ pub fn run(args: &PlantedArgs) -> Outcome {
         None => print(&table(&searches))?,
     }
     let missed: Vec<&str> = searches.iter().filter(|s| s.found.is_none()).map(|s| s.bug.as_str()).collect();
-    if searches.len() < Bug::ALL.len() {
+    if searches.len() < bugs.len() {
         return Err(Failure::broken("a simulation ended with a panic"));
     }
     if missed.is_empty() {
