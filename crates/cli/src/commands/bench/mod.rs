@@ -4,7 +4,9 @@ mod admission;
 mod api;
 mod figure;
 mod jobs;
+mod preemption;
 mod processes;
+mod stage;
 mod timeline;
 
 use clap::{Subcommand, ValueEnum};
@@ -23,6 +25,8 @@ pub enum BenchCommand {
     Api(api::ApiArgs),
     /// Jobs through the whole stack: how soon they start, and what that costs.
     Jobs(jobs::JobsArgs),
+    /// Jobs that take the place of others: how soon they start.
+    Preemption(preemption::PreemptionArgs),
 }
 
 /// The form of the output.
@@ -49,6 +53,7 @@ pub async fn run(command: BenchCommand) -> Outcome {
         }
         BenchCommand::Api(args) => (Box::pin(api::measure(&args)).await?, args.output),
         BenchCommand::Jobs(args) => (Box::pin(jobs::measure(&args)).await?, args.output),
+        BenchCommand::Preemption(args) => (Box::pin(preemption::measure(&args)).await?, args.output),
     };
     show(&figures, form)
 }

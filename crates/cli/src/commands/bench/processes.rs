@@ -5,11 +5,21 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
+use super::stage::NODES;
 use crate::connect::Connection;
 use crate::exit::Failure;
 
 /// `USER_HZ`: the unit of times in /proc, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Controller, scheduler and fake nodes with room for everything, each a process.
+pub fn start_parts(connection: &Connection) -> Result<[Part; 3], Failure> {
+    Ok([
+        Part::start(&["controller"], connection)?,
+        Part::start(&["scheduler"], connection)?,
+        Part::start(&["node", "--fake", NODES], connection)?,
+    ])
+}
 
 /// A part of Gangway that runs as a process. It is killed when this is dropped.
 pub struct Part {
@@ -18,7 +28,7 @@ pub struct Part {
 
 impl Part {
     /// Starts `gangway ARGUMENTS` against the same API server.
-    pub fn start(arguments: &[&str], connection: &Connection) -> Result<Self, Failure> {
+    fn start(arguments: &[&str], connection: &Connection) -> Result<Self, Failure> {
         let failed =
             |error| Failure::bad_input(format!("cannot start `gangway {}`: {error}", arguments.join(" ")));
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);

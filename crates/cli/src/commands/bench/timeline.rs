@@ -18,6 +18,8 @@ pub struct Moments {
     pub created: Option<Instant>,
     pub unsuspended: Option<Instant>,
     pub first_pod: Option<Instant>,
+    /// A pod ran for the first time.
+    pub running: Option<Instant>,
     pub finished: Option<Instant>,
 }
 
@@ -41,6 +43,12 @@ impl Timeline {
     /// The moments of all Jobs.
     pub fn moments(&self) -> impl Iterator<Item = &Moments> {
         self.jobs.values()
+    }
+
+    /// The moments of the Jobs whose names begin with a title.
+    pub fn of(&self, title: &str) -> impl Iterator<Item = &Moments> {
+        let named = move |name: &String| name.strip_prefix(title).is_some_and(|rest| rest.starts_with('-'));
+        self.jobs.iter().filter(move |(name, _)| named(name)).map(|(_, moments)| moments)
     }
 
     /// From one moment to a later one, for each Job that has both.
@@ -133,9 +141,12 @@ impl Timeline {
     }
 
     fn see_pod(&mut self, pod: &Pod) {
-        let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job");
-        if let Some(owner) = owner {
-            self.jobs.entry(owner.name.clone()).or_default().first_pod.get_or_insert_with(Instant::now);
+        let Some(owner) = pod.owner_references().iter().find(|owner| owner.kind == "Job") else { return };
+        let now = Instant::now();
+        let moments = self.jobs.entry(owner.name.clone()).or_default();
+        moments.first_pod.get_or_insert(now);
+        if pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running")) {
+            moments.running.get_or_insert(now);
         }
     }
 }

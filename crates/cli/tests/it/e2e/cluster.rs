@@ -75,7 +75,8 @@ impl Cluster {
             self.parts.start_part(name)?;
         }
         let (controller, kubeconfig) = (self.parts.clone(), self.parts.kubeconfig.clone());
-        Ok(World { client, api: "a real API server", patience: PATIENCE, controller, kubeconfig })
+        let audit_log = Some(self.directory.path().join("audit.log"));
+        Ok(World { client, api: "a real API server", patience: PATIENCE, controller, kubeconfig, audit_log })
     }
 
     /// How Gangway's parts fare, and the end of what each has written.

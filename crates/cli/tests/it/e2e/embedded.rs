@@ -46,6 +46,8 @@ pub async fn start() -> Result<(World, Rc<RefCell<Stack>>, Serving)> {
     let (client, kubeconfig) = (stack.client.clone(), serving.kubeconfig.clone());
     let stack = Rc::new(RefCell::new(stack));
     let patience = Duration::from_secs(30);
-    let world = World { client, api: "the embedded API", patience, controller: stack.clone(), kubeconfig };
+    let controller = stack.clone();
+    let api = "the embedded API";
+    let world = World { client, api, patience, controller, kubeconfig, audit_log: None };
     Ok((world, stack, serving))
 }

@@ -10,7 +10,7 @@ pub struct Kind {
     group: &'static str,
     version: &'static str,
     pub kind: &'static str,
-    plural: &'static str,
+    pub plural: &'static str,
     namespaced: bool,
 }
 

@@ -4,6 +4,7 @@
 //! The real API server is used when `KUBEBUILDER_ASSETS` names its programs; `.ci/run` sets it.
 //! `GANGWAY_SCENARIO=some_name` runs only the scenarios whose names contain that.
 
+mod audit;
 mod cluster;
 mod embedded;
 mod kinds;

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
+use super::audit::{self, Write};
 use super::kinds::{Kind, NAMESPACE};
 use super::world::{Controller, World};
 
@@ -26,6 +27,7 @@ pub struct Scene {
     patience: Duration,
     controller: Rc<dyn Controller>,
     kubeconfig: PathBuf,
+    audit_log: Option<PathBuf>,
     name: String,
 }
 
@@ -37,6 +39,7 @@ impl Scene {
             patience: world.patience,
             controller: world.controller.clone(),
             kubeconfig: world.kubeconfig.clone(),
+            audit_log: world.audit_log.clone(),
             name: scenario.replace('_', "-"),
         };
         let namespace =
@@ -52,6 +55,13 @@ impl Scene {
     /// The controller of the whole world: only a scenario that runs alone may kill it.
     pub fn controller(&self) -> &dyn Controller {
         &*self.controller
+    }
+
+    /// What the controller has asked of the API to change an object of the scene, in order; nothing if the API keeps no
+    /// audit log.
+    pub fn writes_of_controller(&self, kind: Kind, name: &str) -> Result<Option<Vec<Write>>> {
+        let Some(log) = &self.audit_log else { return Ok(None) };
+        audit::writes_of_controller(log, kind, &self.name, name).map(Some)
     }
 
     /// Runs a command in the namespace of the scene: its exit code and what it said.

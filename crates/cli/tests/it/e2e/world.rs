@@ -31,6 +31,8 @@ pub struct World {
     pub controller: Rc<dyn Controller>,
     /// With which commands reach the API.
     pub kubeconfig: PathBuf,
+    /// Where the API notes every request, if it does.
+    pub audit_log: Option<PathBuf>,
 }
 
 /// The admission controller of a world, which a scenario may kill and start again. What it had in memory is lost.

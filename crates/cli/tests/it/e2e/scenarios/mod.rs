@@ -61,6 +61,7 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         lent_quota_is_taken_back
         borrower_preempted_while_being_admitted
         higher_priority_preempts_in_its_queue
+        eviction_takes_four_requests
         nobody_borrows_what_its_owner_waits_for;
     leaving:
         preemptor_waits_for_slow_victim

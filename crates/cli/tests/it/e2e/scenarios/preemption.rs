@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::e2e::audit::Write;
 use crate::e2e::kinds::{CLUSTER_QUEUE, JOB, WORKLOAD};
 use crate::e2e::objects::{Job, condition, name};
 use crate::e2e::scene::Scene;
@@ -166,6 +167,40 @@ pub async fn higher_priority_preempts_in_its_queue(scene: &Scene) -> Result<()> 
     scene.started("equal").await?;
     finishes(scene, "low").await?;
     finishes(scene, "equal").await
+}
+
+/// The victim is told, suspended, given its template back and released: four requests, none of them refused. A fifth says
+/// what it waits for now; nobody waits for that one.
+pub async fn eviction_takes_four_requests(scene: &Scene) -> Result<()> {
+    scene.create(super::order::CLASSES).await?;
+    scene.flavor("SCENE-standard").await?;
+    scene
+        .cluster_queue(&[("SCENE-standard", "1")], "preemption: {withinClusterQueue: LowerPriority}")
+        .await?;
+    scene.local_queue("main").await?;
+    scene.submit_and_start(Job::new("victim")).await?;
+    scene.running_pods("victim").await?;
+    let workload = scene.workload("victim").await?;
+    let writes = || -> Result<Option<[Vec<Write>; 2]>> {
+        let about_job = scene.writes_of_controller(JOB, "victim")?;
+        let about_workload = scene.writes_of_controller(WORKLOAD, name(&workload))?;
+        Ok(about_job.zip(about_workload).map(|(job, workload)| [job, workload]))
+    };
+    let before = writes()?;
+    scene.submit(Job::new("high").priority_class(&scene.own("high"))).await?;
+    has_left(scene, "victim", "high").await?;
+    scene.started("high").await?;
+    scene.waits("victim", "WaitingForQuota").await?;
+    if let (Some(before), Some(after)) = (before, writes()?) {
+        let [of_job, of_workload] = [0, 1].map(|object| &after[object][before[object].len()..]);
+        let counts = (of_job.len(), of_workload.len());
+        ensure!(counts == (2, 2 + 1), "{of_job:#?} {of_workload:#?}");
+        let refused = after.iter().flatten().find(|write| write.code >= 300);
+        ensure!(refused.is_none(), "{refused:?}");
+    }
+    finishes(scene, "high").await?;
+    is_back(scene, "victim").await?;
+    finishes(scene, "victim").await
 }
 
 /// A row of the table: how the owner of quota may take it back, how its queue is ordered, the class of the borrower,
