@@ -4,6 +4,7 @@ use gangway_model::workload::State;
 
 use crate::engine::Engine;
 use crate::ids::{LocalQueueId, QueueId};
+use crate::lifecycle;
 use crate::memory::CountedAs;
 use crate::tally::Tally;
 
@@ -105,7 +106,8 @@ impl Engine {
                 || track.is_touched
                 || self.durable.standing(workload).is_some()
                 || track.rare.deadline.is_some();
-            let kept_out = matches!(&workload.state, State::Pending(p) if p.requeued.as_ref().is_some_and(|r| !r.eligible));
+            let kept_out =
+                matches!(&workload.state, State::Pending(pending) if !lifecycle::is_queued(pending));
             if !accounted && !kept_out {
                 return violation(format!("{} waits for nothing", workload.name));
             }

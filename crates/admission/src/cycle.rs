@@ -386,6 +386,10 @@ impl Engine {
             }
             return;
         }
+        if own.is_empty() && self.is_blocked() {
+            self.set_aside(entry.queue, &entry.head, Parked::new(PendingReason::WaitingForPodsReady));
+            return;
+        }
         for beaten in &entry.beats {
             self.give_up(*beaten);
             let beaten_by = self.durable.workloads.get(entry.head.id).map(|workload| workload.uid.clone());
@@ -450,7 +454,8 @@ impl Engine {
         });
         let cluster_queue = self.memory.ledger.queue_names.name(entry.queue.index()).clone();
         let admission = Arc::new(Admission { cluster_queue, pod_sets });
-        let state = lifecycle::admitted(workload, admission.clone(), now);
+        let state =
+            lifecycle::admitted(&self.durable, self.readiness.as_ref(), workload, admission.clone(), now);
         self.memory.admissions += 1;
         let won = self.memory.ledger.end_hold(entry.queue, id);
         if won.as_ref().is_some_and(|won| won.leaves_some_of(&usage)) {

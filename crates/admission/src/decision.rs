@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
+use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, ReadinessReason, RequeueReason};
 use gangway_model::workload::{Admission, Preemption, State};
 use gangway_model::{ObjectName, Uid};
 
@@ -32,6 +32,10 @@ pub enum Action {
     Admit(Arc<Admission>),
     /// Tell it to leave, and for whom if it is preempted.
     Evict(EvictionReason, Option<Preemption>),
+    /// Write down whether the pods of somebody who may run are ready; none if nobody asks any more.
+    PodsReady(Option<ReadinessReason>),
+    /// Set `spec.active` to false: it was told to leave and may not be queued again by itself.
+    Deactivate,
     /// Say that it should have left long ago.
     ReportOverdue,
     /// Its pods are gone: take its quota back.
@@ -60,6 +64,8 @@ pub struct PendingWrite {
     pub generation: i64,
     /// The state to write.
     pub state: State,
+    /// Nothing of the state is written, but `spec.active` is set to false.
+    pub deactivates: bool,
 }
 
 impl fmt::Display for Decision {
@@ -75,6 +81,9 @@ impl fmt::Display for Decision {
                 write!(f, "evict: {} for {preemptor}", preemption.reason)
             }
             Action::Evict(reason, None) => write!(f, "evict: {reason}"),
+            Action::PodsReady(Some(reason)) => write!(f, "pods: {reason}"),
+            Action::PodsReady(None) => write!(f, "pods: nobody asks"),
+            Action::Deactivate => write!(f, "deactivate"),
             Action::ReportOverdue => write!(f, "should have left"),
             Action::Release(reason) => write!(f, "release after {reason}"),
             Action::Requeue(reason) => write!(f, "requeue: {reason}"),

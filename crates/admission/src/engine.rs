@@ -2,6 +2,7 @@
 
 use gangway_model::planted::Planted;
 use gangway_model::queues::QueueCounts;
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
 use gangway_model::workload::Workload;
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
@@ -11,7 +12,7 @@ use crate::decision::Decision;
 use crate::durable::Durable;
 use crate::event::Event;
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
-use crate::lifecycle;
+use crate::lifecycle::{self, Policy};
 use crate::memory::{ChangedQueue, Memory, QueueRef, Track, Work};
 use crate::rules::Rules;
 
@@ -21,6 +22,10 @@ pub struct Engine {
     pub(crate) rules: Rules,
     /// After how many seconds an eviction that is not over is reported; none if never.
     pub(crate) eviction_report_seconds: Option<i64>,
+    /// When pods have to be ready; none if nobody asks.
+    pub(crate) readiness: Option<WaitForPodsReady>,
+    /// Nobody asks any more: what is written down of readiness is to go.
+    pub(crate) drops_readiness: bool,
     pub(crate) planted: Planted,
     pub(crate) durable: Durable,
     pub(crate) memory: Memory,
@@ -40,8 +45,35 @@ impl Engine {
     /// From now on, evictions that are not over after so many seconds are reported.
     pub fn report_evictions_after(&mut self, seconds: i64) {
         self.eviction_report_seconds = Some(seconds);
+        self.reindex_all();
+    }
+
+    /// From now on pods have to be ready in time, or nobody asks any more. As long as nothing is said of it, what is
+    /// written down stays.
+    pub fn wait_for_pods_ready(&mut self, settings: Option<WaitForPodsReady>) {
+        (self.drops_readiness, self.readiness) = (settings.is_none(), settings);
+        (self.memory.starting, self.memory.reserving) = Default::default();
+        self.reindex_all();
+        self.reconsider();
+    }
+
+    fn reindex_all(&mut self) {
         let known: Vec<WorkloadId> = self.durable.workloads.iter().map(|(id, _)| id).collect();
         known.into_iter().for_each(|id| self.reindex(id));
+    }
+
+    pub(crate) fn policy(&self) -> Policy<'_> {
+        Policy {
+            rules: self.rules,
+            readiness: self.readiness.as_ref(),
+            drops_readiness: self.drops_readiness,
+            is_blocked: self.is_blocked(),
+        }
+    }
+
+    /// Whether somebody starts and nobody else may.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.memory.starting.is_empty()
     }
 
     /// Makes a mistake from now on, for those who look for mistakes.
@@ -70,6 +102,7 @@ impl Engine {
 
     /// Takes notice of something that was observed, or of a write that ended.
     pub fn apply(&mut self, event: Event, now: Timestamp) {
+        self.memory.time = now;
         match event {
             Event::Job(uid, facts) => self.on_job(uid, Some(facts)),
             Event::JobGone(uid) => self.on_job(uid, None),
@@ -142,6 +175,7 @@ impl Engine {
     }
 
     fn prepare(&mut self, now: Timestamp) {
+        self.memory.time = now;
         self.follow_definitions();
         self.pass_deadlines(now);
         self.wake_freed_trees();
@@ -190,7 +224,7 @@ impl Engine {
         let unstartable =
             track.rare.unstartable.as_deref().and_then(|why| lifecycle::unstartable(workload, why, now));
         let due = unstartable
-            .or_else(|| lifecycle::due(&self.durable, self.rules, workload, now))
+            .or_else(|| lifecycle::due(&self.durable, self.policy(), workload, now))
             .or_else(|| self.preempted(workload, track.rare.condemned.as_deref()?, now))
             .or_else(|| lifecycle::overdue(workload, self.eviction_report_seconds?, now));
         let (action, state) = due?;

@@ -56,6 +56,24 @@ pub struct JobFacts {
     pub suspended_at: Option<Timestamp>,
     /// It has ended.
     pub end: Option<JobEnd>,
+    /// How many of its pods are ready; none while it is suspended.
+    pub pods: Option<ReadyPods>,
+}
+
+/// How many pods of a Job are ready, and how many have to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadyPods {
+    /// Those that are ready, or have succeeded.
+    pub ready: i32,
+    /// As many have to be.
+    pub wanted: i32,
+}
+
+impl ReadyPods {
+    /// Whether as many are ready as have to be.
+    pub fn are_enough(self) -> bool {
+        self.ready >= self.wanted
+    }
 }
 
 /// How a Job ended.

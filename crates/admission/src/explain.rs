@@ -143,8 +143,8 @@ impl Engine {
                 );
                 explanation.cluster_queue = Some(reservation.admission.cluster_queue.clone());
             }
-            State::Pending(pending) => match lifecycle::backoff(workload, pending) {
-                Some(until) if self.durable.standing(workload).is_none() => {
+            State::Pending(pending) => match lifecycle::backoff(pending) {
+                Some(until) if until > self.memory.time && self.durable.standing(workload).is_none() => {
                     explain_backoff(until, pending, &mut explanation);
                 }
                 _ => self.explain_waiting(id, &mut explanation),

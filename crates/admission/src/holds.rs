@@ -230,7 +230,7 @@ impl Engine {
         now: Timestamp,
     ) -> Option<(Action, State)> {
         let preemptor = self.durable.workloads.get(sentence.preemptor)?;
-        lifecycle::preempted(workload, preemptor, sentence.reason, now)
+        lifecycle::preempted(workload, preemptor, sentence.reason, self.readiness.as_ref(), now)
     }
 
     /// Something about a victim has changed: perhaps when the room of its preemptor is no longer kept.

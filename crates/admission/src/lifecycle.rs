@@ -4,21 +4,35 @@ use std::sync::Arc;
 
 use gangway_model::Timestamp;
 use gangway_model::queues::StopPolicy;
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use gangway_model::workload::{
-    Admission, Eviction, Finish, Overdue, PastEviction, Pending, Preemption, Requeued, Reservation, State,
-    Waiting, Workload,
+    Admission, Eviction, Finish, Overdue, PastEviction, Pending, Preemption, RequeueState, Requeued,
+    Reservation, State, Waiting, Workload,
 };
 
 use crate::decision::Action;
 use crate::durable::Durable;
 use crate::event::JobFacts;
+use crate::readiness;
 use crate::rules::Rules;
+
+/// The choices by which lives go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy<'p> {
+    pub(crate) rules: Rules,
+    /// When pods have to be ready; none if nobody asks.
+    pub(crate) readiness: Option<&'p WaitForPodsReady>,
+    /// What is written down of readiness is to go.
+    pub(crate) drops_readiness: bool,
+    /// Somebody starts, and nobody else may until its pods are ready.
+    pub(crate) is_blocked: bool,
+}
 
 /// What is due, and the state that it leads to.
 pub(crate) fn due(
     durable: &Durable,
-    rules: Rules,
+    policy: Policy<'_>,
     workload: &Workload,
     now: Timestamp,
 ) -> Option<(Action, State)> {
@@ -35,25 +49,61 @@ pub(crate) fn due(
     }
     match &workload.state {
         State::Finished(..) => None,
-        State::Holding(reservation) => {
-            let Some((reason, message)) = eviction(durable, rules, workload, reservation) else {
-                return flip_to_admitted(durable, reservation, at);
-            };
-            let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
-            // One condition tells of evictions: the new one takes the place of the past one.
-            let reservation = Reservation { past_eviction: None, ..reservation.clone() };
-            Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
+        State::Holding(reservation) => told_to_leave(durable, policy, workload, reservation, at)
+            .or_else(|| flip_to_admitted(durable, policy, workload, reservation, at))
+            .or_else(|| readiness::follow_pods(durable, policy, workload, reservation, at))
+            .or_else(|| readiness::out_of_time(durable, policy.readiness?, workload, reservation, at)),
+        State::Evicting(_, eviction) if eviction.reason.deactivates() && workload.active => {
+            Some((Action::Deactivate, workload.state.clone()))
         }
         State::Evicting(reservation, eviction) => {
             let gone = has_left(durable, workload, reservation, eviction, now);
-            gone.then(|| (Action::Release(eviction.reason), released(durable, workload, eviction, at)))
+            gone.then(|| {
+                (Action::Release(eviction.reason), released(durable, workload, reservation, eviction, at))
+            })
         }
         State::Pending(pending) => {
-            let reason = requeue(durable, workload, pending, now)?;
-            let requeued = Some(Requeued { eligible: true, reason, at });
-            Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..pending.clone() })))
+            let reason = requeue(durable, workload, pending)?;
+            let pending = Pending {
+                requeued: Some(Requeued { eligible: true, reason, at }),
+                requeue_state: kept_after(pending).cloned(),
+                ..pending.clone()
+            };
+            Some((Action::Requeue(reason), State::Pending(pending)))
         }
     }
+}
+
+/// What is known of the times at which a Workload was sent back when it is activated again. Whom Gangway itself had
+/// deactivated for them begins anew.
+fn kept_after(pending: &Pending) -> Option<&Box<RequeueState>> {
+    let by_gangway = pending.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway());
+    pending.requeue_state.as_ref().filter(|_| !by_gangway)
+}
+
+/// A holder of quota has to leave, if it has to, for a reason that is none of its pods' doing.
+fn told_to_leave(
+    durable: &Durable,
+    policy: Policy<'_>,
+    workload: &Workload,
+    reservation: &Reservation,
+    at: Timestamp,
+) -> Option<(Action, State)> {
+    let (reason, message) = eviction(durable, policy.rules, workload, reservation)?;
+    let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
+    let reservation = leaving(reservation, policy.readiness, at);
+    Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
+}
+
+/// The reservation of somebody who is told to leave. One condition tells of evictions: the new one takes the place of the
+/// past one.
+pub(crate) fn leaving(
+    reservation: &Reservation,
+    readiness: Option<&WaitForPodsReady>,
+    at: Timestamp,
+) -> Reservation {
+    let requeue_state = readiness::kept_count(reservation, readiness, at).cloned();
+    Reservation { past_eviction: None, requeue_state, ..reservation.clone() }
 }
 
 /// After this long a report of suspension that is older than the start is believed all the same: then the
@@ -105,12 +155,19 @@ fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)>
 }
 
 /// Quota was set aside, and nothing else has to happen first any more.
-fn flip_to_admitted(durable: &Durable, reservation: &Reservation, at: Timestamp) -> Option<(Action, State)> {
+fn flip_to_admitted(
+    durable: &Durable,
+    policy: Policy<'_>,
+    workload: &Workload,
+    reservation: &Reservation,
+    at: Timestamp,
+) -> Option<(Action, State)> {
     let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
-    if reservation.admitted_at.is_some() || !queue.admission_checks.is_empty() {
+    if reservation.admitted_at.is_some() || policy.is_blocked || !queue.admission_checks.is_empty() {
         return None;
     }
-    let reservation = Reservation { admitted_at: Some(at), ..reservation.clone() };
+    let pods_ready = readiness::at_admission(durable, policy.readiness, workload, &queue.name, at);
+    let reservation = Reservation { admitted_at: Some(at), pods_ready, ..reservation.clone() };
     Some((Action::Admit(reservation.admission.clone()), State::Holding(reservation)))
 }
 
@@ -151,6 +208,7 @@ pub(crate) fn preempted(
     workload: &Workload,
     preemptor: &Workload,
     reason: PreemptionReason,
+    readiness: Option<&WaitForPodsReady>,
     now: Timestamp,
 ) -> Option<(Action, State)> {
     let State::Holding(reservation) = &workload.state else { return None };
@@ -167,7 +225,7 @@ pub(crate) fn preempted(
     let at = now.whole_second();
     let why = EvictionReason::Preempted;
     let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()), overdue: None };
-    let reservation = Reservation { past_eviction: None, ..reservation.clone() };
+    let reservation = leaving(reservation, readiness, at);
     Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, Box::new(eviction))))
 }
 
@@ -191,7 +249,13 @@ pub(crate) fn overdue(workload: &Workload, after_seconds: i64, now: Timestamp) -
 }
 
 /// The state after an eviction, when the pods are gone.
-fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Timestamp) -> State {
+fn released(
+    durable: &Durable,
+    workload: &Workload,
+    reservation: &Reservation,
+    eviction: &Eviction,
+    at: Timestamp,
+) -> State {
     let (reason, message) = match durable.standing(workload) {
         Some(standing) => (standing.reason, standing.message),
         None => {
@@ -208,21 +272,14 @@ fn released(durable: &Durable, workload: &Workload, eviction: &Eviction, at: Tim
             reason: eviction.reason.requeue_reason(),
             at,
         }),
+        requeue_state: reservation.requeue_state.clone(),
     })
 }
 
-/// Why a Workload that was kept out of the queue may enter it again, if it may.
-fn requeue(
-    durable: &Durable,
-    workload: &Workload,
-    pending: &Pending,
-    now: Timestamp,
-) -> Option<RequeueReason> {
+/// Why a Workload that was kept out of the queue may enter it again, if it may. That a time is over is not written down by
+/// itself: it rides in the next write.
+fn requeue(durable: &Durable, workload: &Workload, pending: &Pending) -> Option<RequeueReason> {
     let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
-    if ends_with_time(out.reason) {
-        let is_over = workload.requeue_at.is_none_or(|at| now >= at);
-        return is_over.then_some(RequeueReason::BackoffFinished);
-    }
     if out.reason.is_deactivation() {
         return workload.active.then_some(RequeueReason::Reactivated);
     }
@@ -247,29 +304,72 @@ fn ends_with_time(reason: RequeueReason) -> bool {
 }
 
 /// When something becomes due by itself, if nothing happens before.
-pub(crate) fn deadline(durable: &Durable, workload: &Workload) -> Option<Timestamp> {
+pub(crate) fn deadline(
+    durable: &Durable,
+    readiness: Option<&WaitForPodsReady>,
+    workload: &Workload,
+) -> Option<Timestamp> {
     match &workload.state {
         State::Evicting(reservation, eviction) => {
             let job = durable.jobs.get(workload.owner.as_ref()?).filter(|job| job.stopped)?;
             is_stale(job, reservation).then(|| eviction.at.plus_seconds(STALE_REPORT_SECONDS))
         }
-        State::Pending(pending) => backoff(workload, pending),
-        _ => None,
+        State::Pending(pending) => backoff(pending),
+        State::Holding(reservation) => {
+            readiness::deadline(durable, readiness?, workload, reservation).map(|(_, at)| at)
+        }
+        State::Finished(..) => None,
     }
 }
 
-/// Until when a Workload that was sent back is not queued; none if it does not wait for a time.
-pub(crate) fn backoff(workload: &Workload, pending: &Pending) -> Option<Timestamp> {
-    let out = pending.requeued.as_ref().filter(|requeued| !requeued.eligible)?;
-    workload.requeue_at.filter(|_| ends_with_time(out.reason))
+/// Until when a Workload that was sent back is not tried; none if it does not wait for a time.
+pub(crate) fn backoff(pending: &Pending) -> Option<Timestamp> {
+    pending.requeue_state.as_ref()?.requeue_at
+}
+
+/// Whether nothing of its past keeps a Workload out of its queue.
+pub(crate) fn may_queue(pending: &Pending, now: Timestamp) -> bool {
+    let is_out = |out: &Requeued| !out.eligible && !ends_with_time(out.reason);
+    !pending.requeued.as_ref().is_some_and(is_out) && backoff(pending).is_none_or(|at| at <= now)
+}
+
+/// Whether a Workload is queued or will be when a time has come.
+pub(crate) fn is_queued(pending: &Pending) -> bool {
+    may_queue(pending, Timestamp::from_nanos(i64::MAX))
+}
+
+/// The same with its backoff, which is over, taken off.
+pub(crate) fn after_backoff(pending: Pending, now: Timestamp) -> Pending {
+    let over_at = backoff(&pending).filter(|at| *at <= now);
+    let ended = |out: &Requeued| !out.eligible && ends_with_time(out.reason);
+    if !may_queue(&pending, now) || !(over_at.is_some() || pending.requeued.as_ref().is_some_and(ended)) {
+        return pending;
+    }
+    let requeued = match &pending.requeued {
+        Some(out) if ended(out) => {
+            let at = over_at.unwrap_or(now.whole_second());
+            Some(Requeued { eligible: true, reason: RequeueReason::BackoffFinished, at })
+        }
+        other => other.clone(),
+    };
+    let count = pending.requeue_state.as_ref().map_or(0, |state| state.count);
+    let requeue_state = RequeueState { count, requeue_at: None }.noted();
+    Pending { requeued, requeue_state, ..pending }
 }
 
 /// The state of a Workload that is admitted now.
-pub(crate) fn admitted(workload: &Workload, admission: Arc<Admission>, now: Timestamp) -> State {
+pub(crate) fn admitted(
+    durable: &Durable,
+    readiness: Option<&WaitForPodsReady>,
+    workload: &Workload,
+    admission: Arc<Admission>,
+    now: Timestamp,
+) -> State {
     let at = now.whole_second();
-    let (evicted, requeued) = match &workload.state {
-        State::Pending(pending) => (pending.evicted.clone(), pending.requeued.clone()),
-        _ => (None, None),
+    let pods_ready = readiness::at_admission(durable, readiness, workload, &admission.cluster_queue, at);
+    let Pending { evicted, requeued, requeue_state, .. } = match &workload.state {
+        State::Pending(pending) => after_backoff(pending.clone(), now),
+        _ => Pending::default(),
     };
     State::Holding(Reservation {
         admission,
@@ -280,5 +380,7 @@ pub(crate) fn admitted(workload: &Workload, admission: Arc<Admission>, now: Time
             Box::new(PastEviction { message: eviction.message, over_at: at, preemptor })
         }),
         requeued,
+        requeue_state,
+        pods_ready,
     })
 }

@@ -26,6 +26,12 @@ use crate::tally::{Counted, Tally};
 pub(crate) struct Memory {
     /// Whether every watch has delivered its first list. Restart: nothing is decided until it has.
     pub(crate) synced: bool,
+    /// The last time that was told. Restart: told again.
+    pub(crate) time: Timestamp,
+    /// Who may run and whose pods were not all ready since, where that keeps others from starting. Restart: rebuilt.
+    pub(crate) starting: BTreeSet<WorkloadId>,
+    /// Who has quota and may not run yet, the same. Restart: rebuilt.
+    pub(crate) reserving: BTreeSet<WorkloadId>,
     /// The next decision's id. Restart: ids begin again; nobody remembers old ones.
     pub(crate) next_decision: u64,
     /// What is known of each Workload. Restart: rebuilt, but for the writes under way (see [`Track`]).
@@ -369,6 +375,8 @@ pub(crate) struct UnderWay {
     pub(crate) id: DecisionId,
     /// The state that it writes.
     pub(crate) state: State,
+    /// It leaves the state as it is and sets `spec.active` to false.
+    pub(crate) deactivates: bool,
     /// The version that it was sent on top of; none until it is sent.
     pub(crate) sent_on: Option<u64>,
     /// Nobody knows how it ended.

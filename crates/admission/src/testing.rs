@@ -21,7 +21,7 @@ pub(crate) fn workload(name: &str, cpu: i64) -> Workload {
         impediments: None,
         deleting: false,
         owner: None,
-        requeue_at: None,
+        timeouts: None,
         state: State::new(),
     }
 }

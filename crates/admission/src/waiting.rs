@@ -10,6 +10,7 @@ use crate::decision::{Action, Decision};
 use crate::durable::Standing;
 use crate::engine::Engine;
 use crate::ids::WorkloadId;
+use crate::lifecycle;
 use crate::memory::{Place, Refused};
 use crate::queues::{Parked, QueueKey, WaitingFor};
 use crate::trace::told;
@@ -80,7 +81,16 @@ impl Engine {
         match reason {
             PendingReason::PendingEvaluation => "The Workload has just changed".to_owned(),
             PendingReason::WaitingForPreemptedWorkloads => self.told_of_victims(id),
+            PendingReason::WaitingForPodsReady => self.told_of_starting(),
             reason => self.numbers(id, place, reason),
+        }
+    }
+
+    fn told_of_starting(&self) -> String {
+        let names = self.memory.starting.iter().filter_map(|id| self.durable.workloads.get(*id));
+        match names.map(|workload| &workload.name).min() {
+            Some(name) => format!("Workload {name} starts, and one starts at a time"),
+            None => "The Workload that was starting has started".to_owned(),
         }
     }
 
@@ -130,7 +140,8 @@ impl Engine {
         let State::Pending(pending) = &self.durable.workloads.get(id)?.state else { return None };
         let since = pending.waiting.as_ref().map_or(now.whole_second(), |waiting| waiting.since);
         let waiting = Waiting { reason, message, since };
-        Some((reason, State::Pending(Pending { waiting: Some(waiting), ..pending.clone() })))
+        let pending = lifecycle::after_backoff(pending.clone(), self.memory.time);
+        Some((reason, State::Pending(Pending { waiting: Some(waiting), ..pending })))
     }
 
     /// The message for everybody in a lane, worked out once as long as nothing is booked.

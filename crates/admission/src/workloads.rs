@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use gangway_model::planted::Bug;
 use gangway_model::queues::{LocalQueue, StopPolicy};
+use gangway_model::readiness::RequeuingTimestamp;
 use gangway_model::reasons::EvictionReason;
-use gangway_model::workload::{State, Workload};
+use gangway_model::workload::{Reservation, State, Workload};
 use gangway_model::{Timestamp, Uid};
 
 use crate::chunks::Chunks;
@@ -271,7 +272,7 @@ impl Engine {
     fn due_at_once(&self, id: WorkloadId) -> Option<Due> {
         let workload = self.durable.workloads.get(id)?;
         let track = &self.memory.tracks[id.index()];
-        let by_lifecycle = lifecycle::due(&self.durable, self.rules, workload, Timestamp::EPOCH).is_some();
+        let by_lifecycle = lifecycle::due(&self.durable, self.policy(), workload, Timestamp::EPOCH).is_some();
         let something = by_lifecycle
             || track.rare.condemned.is_some()
             || track.rare.unstartable.is_some()
@@ -312,7 +313,7 @@ impl Engine {
         let retry = refusals.filter_map(|refused| refused.retry_at).filter(|at| *at > passed).min();
         let stale = track.rare.stale.map(|stale| stale.until);
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
-        let own = lifecycle::deadline(&self.durable, workload);
+        let own = lifecycle::deadline(&self.durable, self.readiness.as_ref(), workload);
         let report = self.eviction_report_seconds.and_then(|after| lifecycle::overdue_at(workload, after));
         let first = [retry, stale, hold, own, report].into_iter().flatten().filter(|at| *at > passed).min();
         if let Some(at) = first {
@@ -350,7 +351,7 @@ impl Engine {
             && outlook.standing.is_none()
             && Durable::own_standing(workload).is_none()
             && !workload.deleting
-            && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible);
+            && lifecycle::may_queue(pending, self.memory.time);
         if !may_queue {
             return None;
         }
@@ -362,7 +363,25 @@ impl Engine {
             Some(preemptor) => LaneKey::LeftFor(track.shape, preemptor),
             None => LaneKey::Shape(track.shape),
         };
-        Some(Place { queue, lane, rank, at: queue_order_time(workload) })
+        Some(Place { queue, lane, rank, at: self.queue_order_time(workload) })
+    }
+
+    /// The time by which a Workload is ordered: its creation, unless it was sent back and queues from then on.
+    fn queue_order_time(&self, workload: &Workload) -> Timestamp {
+        let eviction = match &workload.state {
+            State::Pending(pending) => pending.evicted.as_ref(),
+            State::Evicting(_, eviction) => Some(eviction),
+            _ => None,
+        };
+        let timestamp = self.readiness.as_ref().map(|settings| settings.timestamp).unwrap_or_default();
+        let sent_back = |reason| match reason {
+            EvictionReason::PodsReadyTimeout => timestamp == RequeuingTimestamp::Eviction,
+            EvictionReason::AdmissionCheck => true,
+            _ => false,
+        };
+        eviction
+            .filter(|eviction| sent_back(eviction.reason))
+            .map_or(workload.created, |eviction| eviction.at)
     }
 
     pub(crate) fn leave_queue(&mut self, id: WorkloadId) {
@@ -400,7 +419,7 @@ impl Engine {
             let admission = reservation.admission.clone();
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
             let known = known.filter(|known| known.admission == admission).map(|known| known.usage.clone());
-            let queued_at = queue_order_time(workload);
+            let queued_at = self.queue_order_time(workload);
             let grant = track.decision.as_ref().and_then(|write| write.grant.clone());
             let Grant { queue: cluster, usage } = match (grant, known) {
                 (Some(grant), _) => grant,
@@ -413,7 +432,7 @@ impl Engine {
             return Some(CountedAs { local, cluster: Some(cluster), counted, holds });
         }
         let State::Pending(pending) = &workload.state else { return None };
-        let queued = workload.active && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible);
+        let queued = workload.active && lifecycle::is_queued(pending);
         if !queued {
             return None;
         }
@@ -423,7 +442,38 @@ impl Engine {
         Some(CountedAs { local, cluster, counted: Counted::Pending, holds: None })
     }
 
+    /// Notes who starts and who waits to start, where one start keeps others from starting. When the last of those who
+    /// start is done, everybody is tried again.
+    fn follow_start(&mut self, id: WorkloadId) {
+        if !self.readiness.as_ref().is_some_and(|settings| settings.block_admission) {
+            return;
+        }
+        // Who is being deleted starts no more, and nothing is decided of it.
+        let live = self.durable.workloads.get(id).filter(|workload| !workload.deleting);
+        let held = live.and_then(|workload| {
+            let decided = self.track(id)?.decision.as_ref().map(|write| &write.state);
+            workload.state.reservation().or_else(|| decided?.reservation())
+        });
+        let starts = held.is_some_and(Reservation::is_starting);
+        let reserves = held.is_some_and(|held| held.admitted_at.is_none());
+        let was_blocked = self.is_blocked();
+        let Memory { starting, reserving, .. } = &mut self.memory;
+        for (set, is_member) in [(starting, starts), (reserving, reserves)] {
+            if is_member {
+                set.insert(id);
+            } else {
+                set.remove(&id);
+            }
+        }
+        if was_blocked && !self.is_blocked() {
+            self.reconsider();
+            let waiting: Vec<WorkloadId> = self.memory.reserving.iter().copied().collect();
+            waiting.into_iter().for_each(|id| self.touch(id));
+        }
+    }
+
     fn recount(&mut self, id: WorkloadId) {
+        self.follow_start(id);
         let mut new = self.counted_now(id);
         if !self.memory.synced && self.planted.is(Bug::DoubleAdmissionAfterRestart) {
             new.take_if(|counted| counted.holds.is_some());
@@ -534,16 +584,4 @@ impl Places for Known<'_> {
             _ => unreachable!("only who has a place stands in a queue"),
         }
     }
-}
-
-/// The time by which a Workload is ordered: its creation, unless it was sent back for not starting.
-fn queue_order_time(workload: &Workload) -> Timestamp {
-    let eviction = match &workload.state {
-        State::Pending(pending) => pending.evicted.as_ref(),
-        State::Evicting(_, eviction) => Some(eviction),
-        _ => None,
-    };
-    let sent_back =
-        |reason| matches!(reason, EvictionReason::PodsReadyTimeout | EvictionReason::AdmissionCheck);
-    eviction.filter(|eviction| sent_back(eviction.reason)).map_or(workload.created, |eviction| eviction.at)
 }

@@ -33,7 +33,9 @@ impl Engine {
             None => unreachable!("decisions are made of known Workloads"),
         };
         let admits = grant.is_some();
-        let write = Box::new(UnderWay { id: decision, state, sent_on: None, unknown: false, grant });
+        let deactivates = action == Action::Deactivate;
+        let write =
+            Box::new(UnderWay { id: decision, state, deactivates, sent_on: None, unknown: false, grant });
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
         let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.decision };
@@ -74,6 +76,7 @@ impl Engine {
             version: workload.version,
             generation: workload.generation,
             state: write.state.clone(),
+            deactivates: write.deactivates,
         })
     }
 
@@ -119,6 +122,7 @@ impl Engine {
                 if version > workload.version {
                     workload.version = version;
                     workload.state = write.state;
+                    workload.active &= !write.deactivates;
                 }
             }
             Outcome::Unknown => {}

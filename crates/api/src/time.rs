@@ -28,6 +28,15 @@ pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
     text.parse().ok().map(from_jiff)
 }
 
+/// The whole seconds of a length of time as the reference writes it, `1m30s`; a part of a second counts as a whole one.
+pub fn seconds_of(text: &str) -> Result<i64, String> {
+    let parsed: Option<jiff::SignedDuration> = text.parse().ok().filter(|_| !text.trim().is_empty());
+    let Some(length) = parsed.filter(|length| !length.is_negative()) else {
+        return Err(format!("{text:?} is not a length of time such as \"90s\" or \"1h30m\""));
+    };
+    Ok(length.as_secs().saturating_add(i64::from(length.subsec_nanos() > 0)))
+}
+
 /// Times that neither side can hold become the earliest or latest one that it can.
 fn to_jiff(time: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos())).unwrap_or(if time < Timestamp::EPOCH {
@@ -54,6 +63,20 @@ mod tests {
         assert_eq!(from_rfc3339("2023-11-14T22:13:20Z"), Some(time.whole_second()));
         assert_eq!(from_rfc3339("2023-11-14T23:13:20.25+01:00"), Some(time));
         assert_eq!(from_rfc3339("yesterday"), None);
+    }
+
+    #[test]
+    fn lengths_of_time_are_read_as_whole_seconds() {
+        let table = [("90s", 90), ("1h30m", 5400), ("0s", 0), ("1500ms", 2), ("1.5h", 5400)];
+        for (text, seconds) in table {
+            assert_eq!(seconds_of(text), Ok(seconds), "{text}");
+        }
+        for text in ["", "soon", "-5m", "5"] {
+            assert!(
+                seconds_of(text).is_err_and(|message| message.contains("is not a length of time")),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
+use crate::reasons::{
+    EvictionReason, FinishReason, PendingReason, PreemptionReason, ReadinessReason, RequeueReason,
+};
 use crate::time::Timestamp;
 use crate::uid::Uid;
 use crate::workload::{
-    Admission, Eviction, Finish, Overdue, PastEviction, Pending, Preemption, Requeued, Reservation, State,
-    Waiting,
+    Admission, Eviction, Finish, Overdue, PastEviction, Pending, PodsReady, Preemption, RequeueState,
+    Requeued, Reservation, State, Waiting,
 };
 
 /// The type of a condition that Gangway writes on a Workload.
@@ -17,6 +19,8 @@ pub enum ConditionType {
     QuotaReserved,
     /// It may start.
     Admitted,
+    /// Its pods are ready.
+    PodsReady,
     /// It was told to leave.
     Evicted,
     /// It was told to leave so that another may have its quota.
@@ -31,9 +35,10 @@ pub enum ConditionType {
 
 impl ConditionType {
     /// All of them, in the order in which they are written.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::QuotaReserved,
         Self::Admitted,
+        Self::PodsReady,
         Self::Evicted,
         Self::Preempted,
         Self::EvictionOverdue,
@@ -46,6 +51,7 @@ impl ConditionType {
         match self {
             Self::QuotaReserved => "QuotaReserved",
             Self::Admitted => "Admitted",
+            Self::PodsReady => "PodsReady",
             Self::Evicted => "Evicted",
             Self::Preempted => "Preempted",
             Self::EvictionOverdue => "EvictionOverdue",
@@ -75,6 +81,8 @@ pub struct Condition {
     pub at: Timestamp,
 }
 
+/// Before the time that pods have to be ready.
+const ALLOWED: &str = " They have ";
 const PREVIOUSLY: &str = "Previously: ";
 const NOT_STOPPED: &str = "NotStopped";
 
@@ -158,6 +166,15 @@ fn write_reservation(reservation: &Reservation, list: &mut Vec<Condition>) {
             reservation.reserved_at,
         ),
     });
+    list.extend(reservation.pods_ready.as_deref().map(|ready| {
+        let PodsReady { reason, at, allowed_seconds } = *ready;
+        let meaning = reason.doc().meaning;
+        let message = match allowed_seconds {
+            Some(seconds) => format!("{meaning}{ALLOWED}{seconds} s."),
+            None => meaning.to_owned(),
+        };
+        condition(ConditionType::PodsReady, reason.is_ready(), reason.as_str(), &message, at)
+    }));
 }
 
 fn write_eviction(eviction: &Eviction, list: &mut Vec<Condition>) {
@@ -185,14 +202,27 @@ pub struct Reading {
     pub repaired: bool,
 }
 
-/// The state that these conditions, this admission and the preemptor that is written down mean. Total:
-/// whatever stands there means something.
+/// What else than conditions is written down of a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// The quota that is set aside.
+    pub admission: Option<Admission>,
+    /// For whom it was preempted.
+    pub preemptor: Option<Uid>,
+    /// How often it was sent back, and until when it is not tried.
+    pub requeue_state: Option<RequeueState>,
+}
+
+/// The state that these conditions mean, and what else is written down. Total: whatever stands there means
+/// something.
 ///
 /// Where the parts contradict each other, nobody gets to run on quota that is not accounted for:
 /// quota counts only with both `QuotaReserved=True` and an admission that says how much.
-pub fn read(conditions: &[Condition], admission: Option<Admission>, preemptor: Option<Uid>) -> Reading {
+pub fn read(conditions: &[Condition], notes: Notes) -> Reading {
     let find = |kind| conditions.iter().find(|c| c.kind == kind);
-    let mut reader = Reader { repaired: false, preemptor };
+    let Notes { admission, preemptor, requeue_state } = notes;
+    let requeue_state = requeue_state.and_then(RequeueState::noted);
+    let mut reader = Reader { repaired: false, preemptor, requeue_state };
     let state = reader.state_before_finish(&find, admission);
     let state = match find(ConditionType::Finished).filter(|c| c.status) {
         Some(condition) => State::Finished(Box::new(reader.finish(condition)), Box::new(state)),
@@ -204,6 +234,7 @@ pub fn read(conditions: &[Condition], admission: Option<Admission>, preemptor: O
 struct Reader {
     repaired: bool,
     preemptor: Option<Uid>,
+    requeue_state: Option<Box<RequeueState>>,
 }
 
 impl Reader {
@@ -218,6 +249,7 @@ impl Reader {
         let preempted = find(ConditionType::Preempted);
         let overdue = find(ConditionType::EvictionOverdue).filter(|c| c.status);
         let requeued = find(ConditionType::Requeued).and_then(|c| self.requeued(c));
+        let requeue_state = self.requeue_state.take();
         let Some((reserved_at, admission)) =
             reserved.filter(|c| c.status).map(|c| c.at).zip(admission.clone())
         else {
@@ -227,7 +259,12 @@ impl Reader {
                 || reserved.is_some_and(|c| c.status);
             let waiting = reserved.and_then(|c| self.waiting(c));
             let evicted = evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted));
-            return State::Pending(Pending { waiting, evicted: evicted.map(Box::new), requeued });
+            return State::Pending(Pending {
+                waiting,
+                evicted: evicted.map(Box::new),
+                requeued,
+                requeue_state,
+            });
         };
         let past_eviction = evicted.filter(|c| !c.status).map(|c| PastEviction {
             message: c.message.strip_prefix(PREVIOUSLY).unwrap_or(&c.message).to_owned(),
@@ -242,6 +279,8 @@ impl Reader {
             admitted_at,
             past_eviction: past_eviction.map(Box::new),
             requeued,
+            requeue_state,
+            pods_ready: find(ConditionType::PodsReady).map(|c| Box::new(pods_ready(c))),
         };
         match evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted)) {
             Some(eviction) => {
@@ -297,6 +336,17 @@ impl Reader {
     }
 }
 
+/// Whether pods are ready. A reason that we do not know, such as that of older versions of the reference, means what the
+/// status alone says.
+fn pods_ready(condition: &Condition) -> PodsReady {
+    let otherwise = if condition.status { ReadinessReason::Started } else { ReadinessReason::WaitForStart };
+    let known = ReadinessReason::parse(&condition.reason);
+    let reason = known.filter(|reason| reason.is_ready() == condition.status).unwrap_or(otherwise);
+    let allowed = condition.message.split_once(ALLOWED).and_then(|(_, rest)| rest.strip_suffix(" s."));
+    let allowed_seconds = allowed.and_then(|seconds| seconds.parse().ok());
+    PodsReady { reason, at: condition.at, allowed_seconds }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +374,17 @@ mod tests {
                 reason: RequeueReason::ClusterQueueRestarted,
                 at: at(0),
             }),
+            requeue_state: Some(Box::new(RequeueState { count: 2, requeue_at: None })),
+            pods_ready: None,
+        }
+    }
+
+    fn notes(state: &State) -> Notes {
+        let admission = admission_of(state);
+        Notes {
+            admission,
+            preemptor: state.preemptor().cloned(),
+            requeue_state: state.requeue_state().copied(),
         }
     }
 
@@ -354,18 +415,27 @@ mod tests {
                 reason: RequeueReason::ClusterQueueStopped,
                 at: at(4),
             }),
+            requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at: Some(at(60)) })),
         };
         let finish = Finish { reason: FinishReason::Succeeded, message: "done".into(), at: at(9) };
         let finish = Box::new(finish);
         let came_back = PastEviction { message: "moved".into(), over_at: at(5), preemptor: Some("w".into()) };
         let came_back = Box::new(came_back);
         let unchecked = Reservation { admitted_at: None, past_eviction: None, ..reservation() };
+        let ready = |reason| {
+            let pods_ready = Some(Box::new(PodsReady { reason, at: at(8), allowed_seconds: Some(9) }));
+            State::Holding(Reservation { pods_ready, requeue_state: None, ..reservation() })
+        };
         vec![
             State::new(),
             State::Pending(Pending { waiting: Some(waiting), ..Pending::default() }),
             State::Pending(evicted.clone()),
             State::Holding(reservation()),
             State::Holding(unchecked),
+            ready(ReadinessReason::WaitForStart),
+            ready(ReadinessReason::Started),
+            ready(ReadinessReason::WaitForRecovery),
+            ready(ReadinessReason::Recovered),
             State::Pending(Pending { evicted: Some(preempted(Some("w"))), ..evicted.clone() }),
             State::Pending(Pending { evicted: Some(preempted(None)), ..evicted.clone() }),
             State::Evicting(Reservation { past_eviction: None, ..reservation() }, preempted(Some("w"))),
@@ -386,7 +456,7 @@ mod tests {
     #[test]
     fn a_state_reads_back_from_its_conditions() {
         for state in states() {
-            let reading = read(&conditions(&state), admission_of(&state), state.preemptor().cloned());
+            let reading = read(&conditions(&state), notes(&state));
             assert_eq!(reading, Reading { state, repaired: false });
         }
     }
@@ -394,23 +464,23 @@ mod tests {
     #[test]
     fn an_eviction_under_way_reads_back() {
         let state = State::Evicting(Reservation { past_eviction: None, ..reservation() }, eviction());
-        let reading = read(&conditions(&state), admission_of(&state), state.preemptor().cloned());
+        let reading = read(&conditions(&state), notes(&state));
         assert_eq!(reading, Reading { state, repaired: false });
     }
 
     #[test]
     fn contradictions_mean_the_safest_state() {
         let admitted_without_quota = [condition(ConditionType::Admitted, true, "Admitted", "", at(1))];
-        let reading = read(&admitted_without_quota, None, None);
+        let reading = read(&admitted_without_quota, Notes::default());
         assert!(reading.repaired && !reading.state.may_run(), "{reading:?}");
 
         let reserved_without_admission =
             [condition(ConditionType::QuotaReserved, true, "QuotaReserved", "", at(1))];
-        let reading = read(&reserved_without_admission, None, None);
+        let reading = read(&reserved_without_admission, Notes::default());
         assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
 
-        let admission = (*reservation().admission).clone();
-        let reading = read(&[], Some(admission), None);
+        let admission = Some((*reservation().admission).clone());
+        let reading = read(&[], Notes { admission, ..Notes::default() });
         assert!(reading.repaired && reading.state.reservation().is_none(), "{reading:?}");
     }
 
@@ -422,8 +492,19 @@ mod tests {
         assert!(!conditions(&state.having_left()).iter().any(|c| Some(c) == late.as_ref()));
         for state in [State::new(), State::Holding(reservation())] {
             let list: Vec<_> = conditions(&state).into_iter().chain(late.clone()).collect();
-            let reading = read(&list, admission_of(&state), None);
+            let reading = read(&list, notes(&state));
             assert_eq!(reading, Reading { state, repaired: true });
+        }
+    }
+
+    #[test]
+    fn the_reason_of_older_versions_means_what_its_status_says() {
+        for (status, expected) in [(true, ReadinessReason::Started), (false, ReadinessReason::WaitForStart)] {
+            let mut list = conditions(&State::Holding(reservation()));
+            list.push(condition(ConditionType::PodsReady, status, "PodsReady", "", at(5)));
+            let reading = read(&list, notes(&State::Holding(reservation())));
+            let State::Holding(read) = reading.state else { panic!("{list:?}") };
+            assert_eq!(read.pods_ready.map(|ready| (ready.reason, ready.at)), Some((expected, at(5))));
         }
     }
 
@@ -432,7 +513,7 @@ mod tests {
         let mut list = conditions(&State::Holding(reservation()));
         list.retain(|c| c.kind != ConditionType::Evicted);
         list.push(condition(ConditionType::Evicted, true, "Cosmic", "rays", at(5)));
-        let reading = read(&list, Some((*reservation().admission).clone()), None);
+        let reading = read(&list, notes(&State::Holding(reservation())));
         assert!(matches!(reading, Reading { state: State::Evicting(..), repaired: true }), "{reading:?}");
     }
 }

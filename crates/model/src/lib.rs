@@ -11,6 +11,7 @@ mod names;
 pub mod planted;
 pub mod quantity;
 pub mod queues;
+pub mod readiness;
 pub mod reasons;
 mod requests;
 pub mod selector;

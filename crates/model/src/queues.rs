@@ -5,6 +5,7 @@ use crate::names::{
     AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName,
 };
 use crate::quantity::Amount;
+use crate::readiness::Timeouts;
 use crate::selector::{LabelSelector, Labels};
 
 /// A kind of machine.
@@ -187,6 +188,8 @@ pub struct ClusterQueue {
     pub preemption: PreemptionPolicy,
     /// The checks that it demands.
     pub admission_checks: Vec<RequiredCheck>,
+    /// Timeouts for its Workloads, instead of those of the configuration.
+    pub timeouts: Timeouts,
     /// Whether it is stopped.
     pub stop_policy: StopPolicy,
     /// Whether it is being deleted.

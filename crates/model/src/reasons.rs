@@ -125,6 +125,14 @@ reasons! {
         Reactivated: "It was activated again.", "";
     }
 
+    /// Whether the pods of an admitted Workload are ready: the reason of `PodsReady`.
+    ReadinessReason {
+        WaitForStart: "Not all pods were ready at once since the Workload was admitted.", "All pods are ready, or the start timeout is over.";
+        Started: "All pods are ready.", "A pod stops being ready.";
+        WaitForRecovery: "All pods were ready, and one is not any more.", "All pods are ready again, or the recovery timeout is over.";
+        Recovered: "All pods are ready again.", "A pod stops being ready.";
+    }
+
     /// How a Workload ended: the reason of `Finished=True`.
     FinishReason {
         Succeeded: "The Job completed.", "";
@@ -191,9 +199,20 @@ impl EvictionReason {
         if self.is_deactivation() { Self::Deactivated } else { self }
     }
 
-    /// What is behind the reason under which it is counted, or empty.
-    pub fn underlying_cause(self) -> &'static str {
-        self.as_str().strip_prefix("DeactivatedDueTo").unwrap_or_default()
+    /// What is behind the reason under which it is counted, or empty. Who was not ready in time is counted by what its
+    /// pods waited for.
+    pub fn underlying_cause(self, waited_for: Option<ReadinessReason>) -> &'static str {
+        match self {
+            Self::PodsReadyTimeout => {
+                waited_for.filter(|reason| !reason.is_ready()).map_or("", ReadinessReason::as_str)
+            }
+            other => other.as_str().strip_prefix("DeactivatedDueTo").unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is Gangway that sets `spec.active` to false, and not a user.
+    pub fn deactivates(self) -> bool {
+        self.is_deactivation() && self != Self::Deactivated
     }
 
     /// Whether the Workload may be queued again at once when it has left.
@@ -226,7 +245,19 @@ impl EvictionReason {
     }
 }
 
+impl ReadinessReason {
+    /// Whether it means that all pods are ready.
+    pub const fn is_ready(self) -> bool {
+        matches!(self, Self::Started | Self::Recovered)
+    }
+}
+
 impl RequeueReason {
+    /// Whether Gangway had deactivated it, and not a user.
+    pub fn is_deactivation_by_gangway(self) -> bool {
+        self.is_deactivation() && self != Self::Deactivated
+    }
+
     /// Whether somebody has to set `spec.active` before it ends.
     pub fn is_deactivation(self) -> bool {
         self.as_str().starts_with("Deactivated")
@@ -257,7 +288,10 @@ mod tests {
     fn an_eviction_is_counted_under_its_base_and_cause() {
         use EvictionReason::{Deactivated, DeactivatedDueToAdmissionCheck, Preempted};
         let counted = [Preempted, Deactivated, DeactivatedDueToAdmissionCheck]
-            .map(|reason| (reason.base(), reason.underlying_cause()));
+            .map(|reason| (reason.base(), reason.underlying_cause(None)));
         assert_eq!(counted, [(Preempted, ""), (Deactivated, ""), (Deactivated, "AdmissionCheck")]);
+        let cause = |waited| EvictionReason::PodsReadyTimeout.underlying_cause(waited);
+        assert_eq!(cause(Some(ReadinessReason::WaitForRecovery)), "WaitForRecovery");
+        assert_eq!((cause(Some(ReadinessReason::Started)), cause(None)), ("", ""));
     }
 }

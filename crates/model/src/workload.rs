@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::constraints::Constraints;
 use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName};
-use crate::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
+use crate::readiness::Timeouts;
+use crate::reasons::{
+    EvictionReason, FinishReason, PendingReason, PreemptionReason, ReadinessReason, RequeueReason,
+};
 use crate::requests::Requests;
 use crate::time::Timestamp;
 use crate::uid::Uid;
@@ -49,8 +52,8 @@ pub struct Workload {
     pub deleting: bool,
     /// The Job that owns it; without one nobody has pods to stop.
     pub owner: Option<Uid>,
-    /// Not to be queued before this time.
-    pub requeue_at: Option<Timestamp>,
+    /// Timeouts that its Job sets for itself; hardly any does.
+    pub timeouts: Option<Box<Timeouts>>,
     /// Where it is in its life.
     pub state: State,
 }
@@ -132,6 +135,17 @@ impl State {
         matches!(self, Self::Holding(reservation) if reservation.admitted_at.is_some())
     }
 
+    /// How often it was sent back for not being ready, and until when it is not tried.
+    pub fn requeue_state(&self) -> Option<&RequeueState> {
+        match self {
+            Self::Pending(pending) => pending.requeue_state.as_deref(),
+            Self::Holding(reservation) | Self::Evicting(reservation, _) => {
+                reservation.requeue_state.as_deref()
+            }
+            Self::Finished(_, before) => before.requeue_state(),
+        }
+    }
+
     /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Finished(..))
@@ -153,6 +167,42 @@ pub struct Pending {
     pub evicted: Option<Box<Eviction>>,
     /// Whether it may be queued again after an eviction.
     pub requeued: Option<Requeued>,
+    /// How often it was sent back, and until when it is not tried.
+    pub requeue_state: Option<Box<RequeueState>>,
+}
+
+/// How often a Workload was sent back for not being ready, and until when it is not tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequeueState {
+    /// How often.
+    pub count: u32,
+    /// Not to be tried before this time.
+    pub requeue_at: Option<Timestamp>,
+}
+
+impl RequeueState {
+    /// This, if it says anything.
+    pub fn noted(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
+/// Whether the pods of an admitted Workload are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodsReady {
+    /// Whether, and what they wait for.
+    pub reason: ReadinessReason,
+    /// Since when they are ready, or are not.
+    pub at: Timestamp,
+    /// How long they may not be, as it was when that was written down; none if for ever.
+    pub allowed_seconds: Option<i64>,
+}
+
+impl PodsReady {
+    /// Until when they have to be ready, as it was when that was written down.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.allowed_seconds.filter(|_| !self.reason.is_ready()).map(|seconds| self.at.plus_seconds(seconds))
+    }
 }
 
 /// Why a Workload waits.
@@ -234,6 +284,18 @@ pub struct Reservation {
     pub past_eviction: Option<Box<PastEviction>>,
     /// The last word on queueing again, if there was one.
     pub requeued: Option<Requeued>,
+    /// How often it was sent back before, and until when it is not tried if it has to leave now.
+    pub requeue_state: Option<Box<RequeueState>>,
+    /// Whether its pods are ready; none if that is not written down.
+    pub pods_ready: Option<Box<PodsReady>>,
+}
+
+impl Reservation {
+    /// Whether it may run and its pods were not all ready at once since.
+    pub fn is_starting(&self) -> bool {
+        let waits = |ready: &PodsReady| ready.reason == ReadinessReason::WaitForStart;
+        self.admitted_at.is_some() && self.pods_ready.as_deref().is_none_or(waits)
+    }
 }
 
 /// Which quota a Workload uses.

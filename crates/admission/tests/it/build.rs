@@ -7,6 +7,7 @@ use gangway_model::queues::{
     ClusterQueue, Cohort, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
     QueueingStrategy, Quota, ResourceGroup, StopPolicy,
 };
+use gangway_model::readiness::Timeouts;
 use gangway_model::selector::{LabelSelector, Requirement};
 use gangway_model::workload::{PodSet, State, Workload};
 use gangway_model::{Amount, ObjectName, Requests, Timestamp};
@@ -99,6 +100,7 @@ pub fn cluster_queue(name: &str, resource_groups: Vec<ResourceGroup>) -> Cluster
         deleting: false,
         invalid: None,
         not_acted_on: vec![],
+        timeouts: Timeouts::default(),
     }
 }
 
@@ -152,7 +154,7 @@ pub fn workload(name: &str, pod_sets: Vec<PodSet>) -> Workload {
         impediments: None,
         deleting: false,
         owner: None,
-        requeue_at: None,
+        timeouts: None,
         state: State::new(),
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use gangway_admission::{Action, Decision, Situation};
-use gangway_model::conditions::{Reading, conditions, read};
+use gangway_model::conditions::{Notes, Reading, conditions, read};
 use gangway_model::queues::QueueingStrategy;
-use gangway_model::workload::{Admission, State, Workload};
+use gangway_model::reasons::{EvictionReason, RequeueReason};
+use gangway_model::workload::{Admission, Reservation, State, Workload};
 
 use crate::slow_model;
 use crate::store::{Cell, cells, nominal, stored_admission};
@@ -31,11 +32,12 @@ pub fn check(world: &World) {
 
 /// S8: what stands in the object means the state that was written, and nothing had to be repaired.
 fn check_conditions(workload: &Workload) {
-    let reading = read(
-        &conditions(&workload.state),
-        stored_admission(&workload.state),
-        workload.state.preemptor().cloned(),
-    );
+    let notes = Notes {
+        admission: stored_admission(&workload.state),
+        preemptor: workload.state.preemptor().cloned(),
+        requeue_state: workload.state.requeue_state().copied(),
+    };
+    let reading = read(&conditions(&workload.state), notes);
     let expected = Reading { state: workload.state.clone(), repaired: false };
     assert_eq!(reading, expected, "S8: {} reads back differently", workload.name);
 }
@@ -51,10 +53,11 @@ pub fn check_decisions(world: &World, decisions: &[Decision]) {
         assert!(workload.active && !workload.deleting, "S2: {} may not be admitted", workload.name);
         let twice = decisions[..index].iter().any(|d| d.uid == decision.uid && !d.action.is_diagnostic());
         assert!(!twice, "S2: {} is decided on twice", workload.name);
-        let queue = slow_model::waits_in(&world.seen, workload);
+        let queue = slow_model::waits_in(&world.seen, workload, world.now);
         let queue = queue.unwrap_or_else(|| panic!("{} is admitted and not queued", workload.name));
         assert_eq!(queue.name, admission.cluster_queue);
         check_order(world, &decisions[..index], workload, queue.strategy, admission);
+        check_sequence(world, &decisions[..index], workload);
         let nothing_under_way = world.in_flight.is_empty() && world.unanswered.is_empty();
         let admits_here =
             |d: &Decision| matches!(&d.action, Action::Admit(a) if a.cluster_queue == queue.name);
@@ -78,8 +81,8 @@ fn check_order(
     strategy: QueueingStrategy,
     admission: &Admission,
 ) {
-    for earlier in slow_model::waiting(&world.seen, &admission.cluster_queue) {
-        if slow_model::order(earlier) >= slow_model::order(admitted) {
+    for earlier in slow_model::waiting(&world.seen, &admission.cluster_queue, world.now) {
+        if slow_model::order(&world.seen, earlier) >= slow_model::order(&world.seen, admitted) {
             break;
         }
         let is_strict = strategy == QueueingStrategy::StrictFifo;
@@ -96,9 +99,59 @@ fn check_order(
     }
 }
 
+/// Where one starts at a time: nobody is admitted while somebody else starts.
+fn check_sequence(world: &World, before: &[Decision], admitted: &Workload) {
+    let settings = world.seen.readiness.as_ref().and_then(Option::as_ref);
+    if !settings.is_some_and(|settings| settings.block_admission) {
+        return;
+    }
+    let admits = |d: &&Decision| matches!(d.action, Action::Admit(_));
+    assert!(!before.iter().any(|d| admits(&d)), "{} is admitted with another", admitted.name);
+    let starts = |w: &&Workload| !w.deleting && w.state.reservation().is_some_and(Reservation::is_starting);
+    let starting = world.seen.workloads.values().find(starts);
+    assert!(starting.is_none(), "{} is admitted while {starting:?} starts", admitted.name);
+}
+
+/// S11: the count grows by one with every eviction for readiness, and falls only when it may. S10: who has quota does
+/// not wait out a backoff.
+fn check_count(world: &World, decision: &Decision, before: &Workload) {
+    let after = &world.store.workloads[&decision.uid].state;
+    let count = |state: &State| state.requeue_state().map_or(0, |state| state.count);
+    let (was, is) = (count(&before.state), count(after));
+    let settings = world.store.readiness.as_ref().and_then(Option::as_ref);
+    let was_ready_since = match &before.state {
+        State::Holding(reservation) => reservation.pods_ready.as_ref().filter(|r| r.reason.is_ready()),
+        _ => None,
+    };
+    let may_reset = was_ready_since.is_some_and(|ready| {
+        let ended = match after {
+            State::Evicting(_, eviction) => eviction.at,
+            State::Holding(now) => now.pods_ready.as_ref().map_or(ready.at, |now| now.at),
+            _ => ready.at,
+        };
+        settings.is_some_and(|settings| settings.is_reset(ready.at, ended))
+    });
+    let allowed = match &decision.action {
+        Action::Evict(EvictionReason::PodsReadyTimeout, _) => is == was + 1,
+        Action::Evict(..) | Action::PodsReady(_) => is == was || may_reset && is == 0,
+        Action::Requeue(RequeueReason::Reactivated) => is == was || is == 0,
+        _ => is == was,
+    };
+    assert!(allowed, "S11: {} was sent back {was} times and then {is}: {decision}", before.name);
+    if let State::Holding(reservation) = after {
+        let backs_off = reservation.requeue_state.as_ref().and_then(|state| state.requeue_at);
+        assert!(
+            before.state.reservation().is_some() || backs_off.is_none(),
+            "S10: {} waits and runs",
+            before.name
+        );
+    }
+}
+
 /// When a write has been stored.
 pub fn check_landing(world: &World, decision: &Decision, before: &Workload) {
     check_conditions(&world.store.workloads[&decision.uid]);
+    check_count(world, decision, before);
     let Action::Admit(admission) = &decision.action else { return };
     let live = before.active && !before.deleting && !before.state.is_finished();
     assert!(live, "S2: {} got quota although it may have none", before.name);
@@ -130,7 +183,7 @@ fn highest_quota_since(world: &World, decision: &Decision, cell: &Cell) -> i128 
 
 /// After the faults have stopped and nothing happens any more.
 pub fn check_fixed_point(world: &mut World) {
-    let could_start = slow_model::could_start(&world.store);
+    let could_start = slow_model::could_start(&world.store, world.now);
     if let Some(workload) = world.store.workloads.values().find(|w| could_start.contains(&w.name)) {
         let explanation = world.engine.explain(&workload.uid);
         panic!("L4: it could start and nobody wakes it: {workload:?}, {explanation:?}");

@@ -4,7 +4,7 @@ use gangway_admission::{Event, JobEnd, JobFacts, Situation};
 use gangway_model::Uid;
 use gangway_model::queues::{ClusterQueue, LocalQueue, StopPolicy};
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, RequeueReason};
-use gangway_model::workload::{Eviction, Pending, Requeued, Reservation, State, Workload};
+use gangway_model::workload::{Eviction, Pending, RequeueState, Requeued, Reservation, State, Workload};
 
 use crate::build::*;
 use crate::flavor_table::{cpu_queue, run, state, submit, waits_for};
@@ -18,7 +18,7 @@ fn job() -> Uid {
 /// A world in which `w`, of Job `job`, runs.
 fn running() -> World {
     let mut world = cpu_queue(1);
-    world.set_job(job(), JobFacts { stopped: true, end: None, suspended_at: None });
+    world.set_job(job(), JobFacts { stopped: true, ..JobFacts::default() });
     submit(&mut world, Workload { owner: Some(job()), ..cpu_workload("w", 1) });
     run(&mut world);
     assert!(state(&world, "w").may_run());
@@ -153,14 +153,14 @@ fn a_workload_ends_with_its_job() {
         (
             |world| {
                 let end = Some(JobEnd { succeeded: true, message: "done".into() });
-                world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
+                world.set_job(job(), JobFacts { stopped: true, end, ..JobFacts::default() });
             },
             FinishReason::Succeeded,
         ),
         (
             |world| {
                 let end = Some(JobEnd { succeeded: false, message: "exit code 1".into() });
-                world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
+                world.set_job(job(), JobFacts { stopped: true, end, ..JobFacts::default() });
             },
             FinishReason::Failed,
         ),
@@ -186,7 +186,7 @@ fn an_eviction_ends_when_the_job_does() {
     edit(&mut world, |w| w.active = false);
     one_round(&mut world);
     let end = Some(JobEnd { succeeded: true, message: "done".into() });
-    world.set_job(job(), JobFacts { stopped: true, end, suspended_at: None });
+    world.set_job(job(), JobFacts { stopped: true, end, ..JobFacts::default() });
     world.deliver_all();
     run(&mut world);
     assert!(
@@ -211,6 +211,7 @@ fn a_backoff_ends_by_itself() {
         let mut world = cpu_queue(1);
         let now = world.now;
         let reason = EvictionReason::PodsReadyTimeout;
+        let requeue_at = Some(now.plus_seconds(backoff));
         let state_in_backoff = State::Pending(Pending {
             waiting: None,
             evicted: Some(Box::new(Eviction {
@@ -221,9 +222,9 @@ fn a_backoff_ends_by_itself() {
                 overdue: None,
             })),
             requeued: Some(Requeued { eligible: false, reason: reason.requeue_reason(), at: now }),
+            requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at })),
         });
-        let requeue_at = Some(now.plus_seconds(backoff));
-        submit(&mut world, Workload { requeue_at, state: state_in_backoff, ..cpu_workload("w", 1) });
+        submit(&mut world, Workload { state: state_in_backoff, ..cpu_workload("w", 1) });
         if backoff > 0 {
             assert_eq!(world.decide(100), 0, "not before its time");
             assert_eq!(world.engine.next_deadline(), requeue_at);
@@ -242,9 +243,10 @@ fn a_deadline_leaves_with_its_workload() {
     let mut world = cpu_queue(1);
     let now = world.now;
     let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
-    let state = State::Pending(Pending { requeued, ..Pending::default() });
     let requeue_at = Some(now.plus_seconds(30));
-    submit(&mut world, Workload { requeue_at, state, ..cpu_workload("w", 1) });
+    let requeue_state = Some(Box::new(RequeueState { count: 1, requeue_at }));
+    let state = State::Pending(Pending { requeued, requeue_state, ..Pending::default() });
+    submit(&mut world, Workload { state, ..cpu_workload("w", 1) });
     world.delete(&"w".into());
     world.deliver_all();
     assert_eq!(world.engine.next_deadline(), None);
@@ -281,7 +283,7 @@ fn a_report_of_suspension_from_before_the_start_says_nothing_about_its_pods_for_
     let started = reservation.admitted_at.expect("it may run");
     stop_cluster(&mut world, StopPolicy::HoldAndDrain);
     one_round(&mut world);
-    let stopped_since = |at| JobFacts { stopped: true, end: None, suspended_at: Some(at) };
+    let stopped_since = |at| JobFacts { stopped: true, suspended_at: Some(at), ..JobFacts::default() };
 
     world.set_job(job(), stopped_since(started));
     world.deliver_all();

@@ -15,6 +15,7 @@ mod quota_model;
 mod quota_scenarios;
 mod quota_table;
 mod random_traces;
+mod readiness_table;
 mod reference_table;
 mod reserve_table;
 mod scene;

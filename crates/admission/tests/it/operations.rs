@@ -1,10 +1,13 @@
 //! Everything that can happen in the world of the properties, and how it is drawn.
 
-use gangway_admission::{Event, JobEnd, JobFacts};
+use gangway_admission::{Event, JobEnd, JobFacts, ReadyPods};
 use gangway_model::queues::{ClusterQueue, Flavor, QueueingStrategy, StopPolicy};
+use gangway_model::readiness::{RequeuingTimestamp, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, RequeueReason};
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
-use gangway_model::workload::{Eviction, Impediments, Pending, PodSet, Requeued, State, Workload};
+use gangway_model::workload::{
+    Eviction, Impediments, Pending, PodSet, RequeueState, Requeued, State, Workload,
+};
 use gangway_model::{Amount, ObjectName, Uid};
 use proptest::prelude::*;
 
@@ -24,6 +27,8 @@ pub enum Operation {
     Backoff(usize, i64),
     DropReservation(usize),
     JobsFollow,
+    Pods(usize, bool),
+    Readiness(usize),
     EndJob(usize, bool),
     DeleteJob(usize),
     SetQuota { queue: usize, cell: usize, amount: i64 },
@@ -175,6 +180,8 @@ impl Operation {
             }),
             Self::Backoff(pick, seconds) => back_off(world, pick, seconds),
             Self::DropReservation(pick) => change(world, pick, |w| w.state = State::new()),
+            Self::Pods(pick, ready) => set_pods(world, pick, ready),
+            Self::Readiness(variant) => world.set_readiness(readiness(variant)),
             Self::EndJob(pick, succeeded) => end_job(world, pick, succeeded),
             Self::DeleteJob(pick) => {
                 if let Some(uid) = pick_of(world.store.jobs.keys(), pick).cloned() {
@@ -265,7 +272,7 @@ fn create(world: &mut World, queue: usize, shape: usize, priority: i32, owned: b
     let name = format!("w{}-{}", (world.step * 7919) % 97, world.step);
     let owner = owned.then(|| Uid::from(format!("job-{name}")));
     if let Some(owner) = &owner {
-        world.set_job(owner.clone(), JobFacts { stopped: true, end: None, suspended_at: None });
+        world.set_job(owner.clone(), JobFacts { stopped: true, ..JobFacts::default() });
     }
     world.put(Workload {
         name: ObjectName::new(namespace, &name),
@@ -291,13 +298,47 @@ fn back_off(world: &mut World, pick: usize, seconds: i64) {
             overdue: None,
         });
         let requeued = Some(Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: now });
+        let requeue_at = Some(now.plus_seconds(seconds));
         w.state = State::Pending(Pending {
             waiting: pending.waiting.clone(),
             evicted: evicted.map(Box::new),
             requeued,
+            requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at })),
         });
-        w.requeue_at = Some(now.plus_seconds(seconds));
     });
+}
+
+/// The pods of a running Job are ready, or one is not any more.
+fn set_pods(world: &mut World, pick: usize, ready: bool) {
+    let running = world.store.jobs.iter().filter(|(_, job)| !job.stopped && job.end.is_none());
+    let running: Vec<Uid> = running.map(|(uid, _)| uid.clone()).collect();
+    if let Some(uid) = pick_of(running.iter(), pick) {
+        let pods = Some(ReadyPods { ready: if ready { 2 } else { 1 }, wanted: 2 });
+        world.set_job(uid.clone(), JobFacts { pods, ..JobFacts::default() });
+    }
+}
+
+/// Configurations: off, on, one at a time, back to the old place.
+fn readiness(variant: usize) -> Option<WaitForPodsReady> {
+    let settings = WaitForPodsReady {
+        timeout_seconds: 8,
+        recovery_timeout_seconds: Some(5),
+        block_admission: false,
+        timestamp: RequeuingTimestamp::Eviction,
+        backoff_limit_count: Some(2),
+        backoff_base_seconds: 3,
+        backoff_max_seconds: 5,
+        reset_after_ready_seconds: 6,
+    };
+    match variant {
+        0 => None,
+        1 => Some(settings),
+        2 => Some(WaitForPodsReady { block_admission: true, ..settings }),
+        _ => {
+            let timestamp = RequeuingTimestamp::Creation;
+            Some(WaitForPodsReady { timestamp, recovery_timeout_seconds: None, ..settings })
+        }
+    }
 }
 
 fn end_job(world: &mut World, pick: usize, succeeded: bool) {
@@ -305,7 +346,7 @@ fn end_job(world: &mut World, pick: usize, succeeded: bool) {
     let running: Vec<Uid> = running.map(|(uid, _)| uid.clone()).collect();
     if let Some(uid) = pick_of(running.iter(), pick) {
         let end = Some(JobEnd { succeeded, message: "ended".into() });
-        world.set_job(uid.clone(), JobFacts { stopped: true, end, suspended_at: None });
+        world.set_job(uid.clone(), JobFacts { stopped: true, end, ..JobFacts::default() });
     }
 }
 
@@ -339,6 +380,8 @@ fn by_users() -> impl Strategy<Value = Operation> {
         1 => (pick(), 0..60_i64).prop_map(|(w, seconds)| Backoff(w, seconds)),
         1 => pick().prop_map(DropReservation),
         6 => Just(JobsFollow),
+        6 => (pick(), prop::bool::weighted(0.6)).prop_map(|(job, ready)| Pods(job, ready)),
+        1 => (0..4_usize).prop_map(Readiness),
         6 => (pick(), any::<bool>()).prop_map(|(job, succeeded)| EndJob(job, succeeded)),
         1 => pick().prop_map(DeleteJob),
     ]

@@ -4,7 +4,7 @@ use gangway_admission::{Action, Event, Outcome};
 use gangway_model::Timestamp;
 use gangway_model::queues::{ClusterQueue, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::{PendingReason, RequeueReason};
-use gangway_model::workload::{Pending, Requeued, State, Workload};
+use gangway_model::workload::{Pending, RequeueState, Requeued, State, Workload};
 
 use crate::build::*;
 use crate::flavor_table::{cpu_queue, run, state, submit, waits_for};
@@ -127,10 +127,10 @@ fn our_own_later_write_ends_a_conflict_too() {
 fn a_time_that_has_passed_does_not_hide_a_later_one() {
     let mut world = cpu_queue(1);
     let requeued = Requeued { eligible: false, reason: RequeueReason::PodsReadyTimeout, at: world.now };
-    let state_out = State::Pending(Pending { requeued: Some(requeued), ..Pending::default() });
-    let requeue_at = Some(world.now);
-    submit(&mut world, Workload { state: state_out, requeue_at, ..cpu_workload("w", 1) });
-    assert_eq!(world.decide(100), 1, "it is requeued");
+    let requeue_state = Some(Box::new(RequeueState { count: 1, requeue_at: Some(world.now) }));
+    let pending = Pending { requeued: Some(requeued), requeue_state, ..Pending::default() };
+    submit(&mut world, Workload { state: State::Pending(pending), ..cpu_workload("w", 1) });
+    assert_eq!(world.decide(100), 1, "it is admitted");
     world.execute(0, Fate::Refused);
     run(&mut world);
     assert!(state(&world, "w").may_run(), "the refused write was tried again");

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gangway_model::queues::{ClusterQueue, QueueingStrategy, StopPolicy};
-use gangway_model::reasons::EvictionReason;
+use gangway_model::readiness::RequeuingTimestamp;
+use gangway_model::reasons::{EvictionReason, RequeueReason};
 use gangway_model::workload::{PodSet, State, Workload};
 use gangway_model::{ClusterQueueName, FlavorName, ObjectName, ResourceName, Timestamp, Uid};
 
@@ -13,10 +14,13 @@ use crate::store::{Store, nominal};
 pub type Order = (Reverse<i32>, Timestamp, Uid);
 
 /// The order of a Workload in its queue.
-pub fn order(workload: &Workload) -> Order {
+pub fn order(store: &Store, workload: &Workload) -> Order {
+    let settings = store.readiness.as_ref().and_then(Option::as_ref);
+    let stays = settings.is_some_and(|settings| settings.timestamp == RequeuingTimestamp::Creation);
     let sent_back = match &workload.state {
-        State::Pending(pending) => pending.evicted.as_ref().filter(|eviction| {
-            matches!(eviction.reason, EvictionReason::PodsReadyTimeout | EvictionReason::AdmissionCheck)
+        State::Pending(pending) => pending.evicted.as_ref().filter(|eviction| match eviction.reason {
+            EvictionReason::PodsReadyTimeout => !stays,
+            reason => reason == EvictionReason::AdmissionCheck,
         }),
         _ => None,
     };
@@ -25,12 +29,16 @@ pub fn order(workload: &Workload) -> Order {
 }
 
 /// The ClusterQueue in which a Workload waits for quota, if it does.
-pub fn waits_in<'s>(store: &'s Store, workload: &Workload) -> Option<&'s ClusterQueue> {
+pub fn waits_in<'s>(store: &'s Store, workload: &Workload, now: Timestamp) -> Option<&'s ClusterQueue> {
     let State::Pending(pending) = &workload.state else { return None };
     let may_be_queued = workload.active
         && !workload.deleting
         && workload.impediments.is_none()
-        && pending.requeued.as_ref().is_none_or(|requeued| requeued.eligible);
+        && pending.requeued.as_ref().is_none_or(|requeued| {
+            requeued.eligible
+                || matches!(requeued.reason, RequeueReason::PodsReadyTimeout | RequeueReason::AdmissionCheck)
+        })
+        && pending.requeue_state.as_ref().and_then(|state| state.requeue_at).is_none_or(|at| at <= now);
     let runs_or_will = match &workload.owner {
         Some(owner) => store.jobs.get(owner).is_some_and(|job| job.end.is_none()),
         None => true,
@@ -55,13 +63,13 @@ pub fn waits_in<'s>(store: &'s Store, workload: &Workload) -> Option<&'s Cluster
 }
 
 /// Everybody who waits in a ClusterQueue, in order.
-pub fn waiting<'s>(store: &'s Store, queue: &ClusterQueueName) -> Vec<&'s Workload> {
+pub fn waiting<'s>(store: &'s Store, queue: &ClusterQueueName, now: Timestamp) -> Vec<&'s Workload> {
     let mut list: Vec<&Workload> = store
         .workloads
         .values()
-        .filter(|workload| waits_in(store, workload).is_some_and(|q| q.name == *queue))
+        .filter(|workload| waits_in(store, workload, now).is_some_and(|q| q.name == *queue))
         .collect();
-    list.sort_by_key(|workload| order(workload));
+    list.sort_by_key(|workload| order(store, workload));
     list
 }
 
@@ -137,10 +145,10 @@ fn fit_pod_set(
 }
 
 /// Workloads that could be admitted now, by the rules of their queues.
-pub fn could_start(store: &Store) -> Vec<ObjectName> {
+pub fn could_start(store: &Store, now: Timestamp) -> Vec<ObjectName> {
     let mut list = Vec::new();
     for queue in store.cluster_queues.values() {
-        let waiting = waiting(store, &queue.name);
+        let waiting = waiting(store, &queue.name, now);
         let candidates = match queue.strategy {
             QueueingStrategy::StrictFifo => &waiting[..waiting.len().min(1)],
             QueueingStrategy::BestEffortFifo => &waiting[..],

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gangway_admission::{Engine, Event, JobFacts};
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::{Admission, State, Workload};
 use gangway_model::{
     ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid,
@@ -20,6 +21,8 @@ pub struct Store {
     /// The Jobs that have pods.
     pub pods: BTreeMap<Uid, ()>,
     pub workloads: BTreeMap<Uid, Workload>,
+    /// The configuration: when pods have to be ready; none if nothing was said of it.
+    pub readiness: Option<Option<WaitForPodsReady>>,
 }
 
 /// A flavor's resource in a ClusterQueue.
@@ -108,6 +111,9 @@ impl Store {
     /// An engine that knows these objects and nothing else.
     pub fn rebuilt(&self, now: Timestamp) -> Engine {
         let mut engine = Engine::new();
+        if let Some(settings) = &self.readiness {
+            engine.wait_for_pods_ready(settings.clone());
+        }
         for event in self.list() {
             engine.apply(event, now);
         }

@@ -19,7 +19,7 @@ use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, PreemptionPolicy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::{Admission, Assignment, State, Workload};
+use gangway_model::workload::{Admission, Assignment, RequeueState, State, Workload};
 
 use crate::build::*;
 use crate::scene::{Scene, shown};
@@ -84,7 +84,10 @@ fn trap_5_a_time_to_wait_for_does_not_delay_an_eviction() {
     scene.submit("other", ranked("v", 4, 0, 0));
     scene.run();
     let later = scene.now.plus_seconds(3_600);
-    scene.edit("v", |v| v.requeue_at = Some(later));
+    scene.edit("v", |v| {
+        let State::Holding(reservation) = &mut v.state else { panic!("{v:?}") };
+        reservation.requeue_state = Some(Box::new(RequeueState { count: 1, requeue_at: Some(later) }));
+    });
     scene.submit("q", ranked("w", 4, 0, 10));
     assert_eq!(scene.run(), ["v leaves for w: InCohortReclamation", "w on f"]);
 }
@@ -188,7 +191,7 @@ fn trap_18_who_ended_or_was_deleted_on_its_way_out_does_not_come_back() {
     let table: [(&str, End); 3] = [
         ("its Job ended", |scene| {
             let end = Some(JobEnd { succeeded: true, message: "done".into() });
-            scene.tell(Event::Job("job-v".into(), JobFacts { stopped: true, suspended_at: None, end }));
+            scene.tell(Event::Job("job-v".into(), JobFacts { stopped: true, end, ..JobFacts::default() }));
         }),
         ("it was deleted", |scene| scene.delete("v")),
         ("it was deactivated", |scene| {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gangway_admission::{Action, Decision, DecisionId, Engine, Event, JobFacts, Outcome};
+use gangway_admission::{Action, Decision, DecisionId, Engine, Event, JobFacts, Outcome, ReadyPods};
 use gangway_model::queues::ClusterQueue;
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::Workload;
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
@@ -285,7 +286,8 @@ impl World {
             return self.answer(id, Outcome::Conflict);
         };
         let before = object.clone();
-        let version = self.put(Workload { state: write.state, ..object });
+        let active = object.active && !write.deactivates;
+        let version = self.put(Workload { state: write.state, active, ..object });
         invariants::check_landing(self, &decision, &before);
         if fate == Fate::UnknownLanded {
             self.unanswered.push(decision);
@@ -312,6 +314,24 @@ impl World {
         self.tell(Event::Outcome(id, outcome));
     }
 
+    /// The administrator starts the controller with another configuration.
+    pub fn set_readiness(&mut self, settings: Option<WaitForPodsReady>) {
+        self.engine.wait_for_pods_ready(settings.clone());
+        self.store.readiness = Some(settings.clone());
+        self.seen.readiness = Some(settings);
+    }
+
+    /// All pods of all Jobs that run are ready.
+    fn pods_become_ready(&mut self) {
+        let pods = Some(ReadyPods { ready: 2, wanted: 2 });
+        let waits = |job: &JobFacts| !job.stopped && job.end.is_none() && job.pods != pods;
+        let waiting: Vec<Uid> =
+            self.store.jobs.iter().filter(|(_, job)| waits(job)).map(|(uid, _)| uid.clone()).collect();
+        for uid in waiting {
+            self.set_job(uid, JobFacts { pods, ..JobFacts::default() });
+        }
+    }
+
     /// What a Job controller does: runs Jobs whose Workload may run, stops the others.
     pub fn jobs_follow(&mut self) {
         let mut changes = Vec::new();
@@ -320,7 +340,7 @@ impl World {
             let Some(job) = self.store.jobs.get(owner) else { continue };
             let stopped = !workload.state.may_run();
             if job.end.is_none() && job.stopped != stopped {
-                changes.push((owner.clone(), JobFacts { stopped, end: None, suspended_at: None }));
+                changes.push((owner.clone(), JobFacts { stopped, ..JobFacts::default() }));
             }
         }
         for (uid, facts) in changes {
@@ -330,13 +350,14 @@ impl World {
 
     /// The faults stop: everything is delivered and carried out until nothing happens any more.
     pub fn settle(&mut self) {
-        for _ in 0..400 {
+        for _ in 0..4000 {
             self.deliver_all();
             self.ask_again();
             while !self.in_flight.is_empty() {
                 self.execute(0, Fate::Lands);
             }
             self.jobs_follow();
+            self.pods_become_ready();
             self.deliver_all();
             if self.decide(usize::MAX) > 0 || !self.is_caught_up() {
                 continue;
@@ -354,6 +375,8 @@ fn name_of(action: &Action) -> &'static str {
     match action {
         Action::Admit(_) => "admit",
         Action::Evict(..) => "evict",
+        Action::PodsReady(_) => "pods ready",
+        Action::Deactivate => "deactivate",
         Action::ReportOverdue => "report overdue",
         Action::Release(_) => "release",
         Action::Requeue(_) => "requeue",

@@ -83,7 +83,18 @@ pub struct WaitForPodsReady {
     pub timeout: Option<String>,
     pub block_admission: Option<bool>,
     pub recovery_timeout: Option<String>,
-    pub requeuing_strategy: Option<Value>,
+    pub requeuing_strategy: Option<RequeuingStrategy>,
+}
+
+#[derive(Deserialize, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequeuingStrategy {
+    pub timestamp: Option<String>,
+    pub backoff_limit_count: Option<i64>,
+    pub backoff_base_seconds: Option<i64>,
+    pub backoff_max_seconds: Option<i64>,
+    /// Gangway's own.
+    pub reset_after_ready_seconds: Option<i64>,
 }
 
 #[derive(Deserialize, Debug, Default)]

@@ -5,10 +5,12 @@
 
 mod election;
 mod file;
+mod readiness;
 mod support;
 
 use std::fmt;
 
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
 use serde_json::{Value, json};
 
@@ -44,6 +46,8 @@ pub struct Configuration {
     pub eviction_report_seconds: u32,
     /// How one of several controllers is chosen; none if there is only one.
     pub leader_election: Option<LeaderElection>,
+    /// When the pods of admitted Workloads have to be ready; none if nobody asks.
+    pub wait_for_pods_ready: Option<WaitForPodsReady>,
 }
 
 impl Default for Configuration {
@@ -69,7 +73,13 @@ impl Configuration {
             exclude_resource_prefixes: Vec::new(),
             eviction_report_seconds: 600,
             leader_election: None,
+            wait_for_pods_ready: None,
         }
+    }
+
+    /// What may go wrong with settings that can be used: which, and what.
+    pub fn warnings(&self) -> Vec<(String, String)> {
+        self.wait_for_pods_ready.as_ref().map(readiness::warnings).unwrap_or_default()
     }
 
     /// How this configuration changes what pods ask for.
@@ -93,7 +103,7 @@ impl Configuration {
                 "quotaCheckStrategy": "BlockUndeclared",
                 "excludeResourcePrefixes": self.exclude_resource_prefixes,
             },
-            "waitForPodsReady": {"enable": false},
+            "waitForPodsReady": readiness::show(self.wait_for_pods_ready.as_ref()),
             "evictionReportSeconds": self.eviction_report_seconds,
             "leaderElection": LeaderElection::show(self.leader_election.as_ref()),
         });
@@ -199,17 +209,86 @@ mod tests {
 
     #[test]
     fn readiness_is_on_in_v1beta2_unless_it_is_switched_off() {
-        assert!(
-            error(V2).starts_with("c.yaml:1: waitForPodsReady: is on by default in v1beta2"),
-            "{}",
-            error(V2)
-        );
-        let gate = format!("{V2}featureGates: {{DisableWaitForPodsReady: true}}\n");
-        for text in [format!("{V2}{OFF}"), gate] {
+        let gate = "featureGates: {DisableWaitForPodsReady: true}\n";
+        for text in [
+            format!("{V2}{OFF}"),
+            format!("{V2}{gate}"),
+            format!("{V1}{gate}waitForPodsReady: {{enable: true}}\n"),
+        ] {
             assert_eq!(load("c.yaml", &text), Ok(Configuration::default()), "{text}");
         }
-        let on = format!("{V1}waitForPodsReady:\n  enable: true\n");
-        assert_eq!(error(&on), "c.yaml:4: waitForPodsReady.enable: is not supported yet; only false is");
+        assert!(readiness(V2, "").is_some());
+        assert_eq!(readiness(V1, "waitForPodsReady: {timeout: 1m}\n"), None);
+    }
+
+    fn readiness(version: &str, text: &str) -> Option<WaitForPodsReady> {
+        load("c.yaml", &format!("{version}{text}")).unwrap().wait_for_pods_ready
+    }
+
+    #[test]
+    fn each_version_has_its_own_defaults_of_readiness() {
+        let of = |version, text: &str| {
+            let read = readiness(version, &format!("waitForPodsReady: {{enable: true{text}}}\n")).unwrap();
+            (read.timeout_seconds, read.block_admission, read.recovery_timeout_seconds)
+        };
+        let table = [
+            (V1, "", (300, true, None)),
+            (V1, ", timeout: 0s", (300, true, None)),
+            (V1, ", timeout: 1m, blockAdmission: false, recoveryTimeout: 2m", (60, false, Some(120))),
+            (V2, "", (1800, false, Some(1800))),
+            (V2, ", timeout: 10m", (600, false, Some(600))),
+            (V2, ", timeout: 0s, recoveryTimeout: 0s, blockAdmission: true", (1800, true, None)),
+        ];
+        for (version, text, expected) in table {
+            assert_eq!(of(version, text), expected, "{version}{text}");
+        }
+    }
+
+    #[test]
+    fn zero_means_what_the_reference_says() {
+        let text = "waitForPodsReady:\n  enable: true\n  requeuingStrategy:\n    timestamp: Creation\n    \
+                    backoffLimitCount: 0\n    backoffBaseSeconds: 0\n    backoffMaxSeconds: 0\n";
+        let read = readiness(V1, text).unwrap();
+        assert_eq!(
+            (read.backoff_limit_count, read.backoff_base_seconds, read.backoff_max_seconds),
+            (Some(0), 0, 0)
+        );
+        assert_eq!(read.timestamp, gangway_model::readiness::RequeuingTimestamp::Creation);
+        assert_eq!(read.reset_after_ready_seconds, 0, "as the longest backoff, if nothing else is said");
+        let default = readiness(V1, "waitForPodsReady: {enable: true}\n").unwrap();
+        assert_eq!(
+            (default.backoff_limit_count, default.backoff_base_seconds, default.backoff_max_seconds),
+            (None, 60, 3600)
+        );
+        assert_eq!(default.reset_after_ready_seconds, 3600);
+        let shown = load("c.yaml", &format!("{V1}{text}")).unwrap();
+        assert_eq!(load("shown", &shown.show()), Ok(shown));
+    }
+
+    #[test]
+    fn dangerous_settings_of_readiness_are_told() {
+        let warned = |text: &str| {
+            let file = format!("{V2}waitForPodsReady:\n  enable: true\n{text}");
+            let warnings = load("c.yaml", &file).unwrap().warnings();
+            warnings.into_iter().map(|(path, _)| path.replace("waitForPodsReady.", "")).collect::<Vec<_>>()
+        };
+        let strategy = |text: &str| format!("  requeuingStrategy: {{backoffLimitCount: 3, {text}}}\n");
+        assert_eq!(warned(""), ["requeuingStrategy.backoffLimitCount"]);
+        assert!(warned(&strategy("")).is_empty());
+        assert_eq!(warned(&strategy("timestamp: Creation")), ["requeuingStrategy.timestamp"]);
+        assert_eq!(
+            warned(&strategy("backoffBaseSeconds: 9, backoffMaxSeconds: 5")),
+            ["requeuingStrategy.backoffBaseSeconds"]
+        );
+        assert_eq!(
+            warned(&format!("{}  recoveryTimeout: 0s\n  blockAdmission: true\n", strategy(""))),
+            ["recoveryTimeout", "blockAdmission"]
+        );
+        assert_eq!(
+            warned("  requeuingStrategy: {backoffBaseSeconds: 0}\n"),
+            ["requeuingStrategy.backoffLimitCount", "requeuingStrategy.backoffBaseSeconds"]
+        );
+        assert!(Configuration::default().warnings().is_empty());
     }
 
     #[test]
@@ -316,6 +395,35 @@ mod tests {
             (
                 "resources:\n  quotaCheckStrategy: IgnoreUndeclared",
                 "4: resources.quotaCheckStrategy: is not supported yet; only \"BlockUndeclared\" is",
+            ),
+        ];
+        for (setting, expected) in table {
+            assert_eq!(error(&format!("{V1}{setting}\n")), format!("c.yaml:{expected}"), "{setting}");
+        }
+    }
+
+    #[test]
+    fn mistakes_of_readiness_are_named_with_their_line() {
+        let table = [
+            (
+                "waitForPodsReady:\n  enable: true\n  timeout: soon",
+                "5: waitForPodsReady.timeout: \"soon\" is not a length of time such as \"90s\" or \"1h30m\"",
+            ),
+            (
+                "waitForPodsReady:\n  enable: true\n  recoveryTimeout: -1s",
+                "5: waitForPodsReady.recoveryTimeout: \"-1s\" is not a length of time such as \"90s\" or \"1h30m\"",
+            ),
+            (
+                "waitForPodsReady:\n  enable: true\n  requeuingStrategy:\n    timestamp: Eviktion",
+                "6: waitForPodsReady.requeuingStrategy.timestamp: \"Eviktion\" is not one of Eviction, Creation",
+            ),
+            (
+                "waitForPodsReady:\n  enable: true\n  requeuingStrategy:\n    backoffLimitCount: -1",
+                "6: waitForPodsReady.requeuingStrategy.backoffLimitCount: must be 0 to 2147483647",
+            ),
+            (
+                "waitForPodsReady:\n  enable: true\n  blockAdmision: true",
+                "5: waitForPodsReady.blockAdmision: unknown field; did you mean \"blockAdmission\"?",
             ),
         ];
         for (setting, expected) in table {

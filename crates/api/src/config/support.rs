@@ -3,7 +3,7 @@
 use gangway_model::selector::Labels;
 
 use super::file::{File, Version};
-use super::{Configuration, DEFAULT_NAMESPACE, LeaderElection, NAMESPACE_NAME_LABEL};
+use super::{Configuration, DEFAULT_NAMESPACE, LeaderElection, NAMESPACE_NAME_LABEL, readiness};
 use crate::names::BATCH_JOB_FRAMEWORK;
 use crate::records::label_selector;
 use crate::strict::{Finding, closest, item_path};
@@ -105,7 +105,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     client_connection(file, &mut configuration, &mut refusals);
     integrations(file, &mut refusals);
     resources(file, &mut configuration, &mut refusals);
-    wait_for_pods_ready(file, version, &mut refusals);
+    configuration.wait_for_pods_ready = readiness::read(file, version, &mut refusals.0);
     evictions(file, &mut configuration, &mut refusals);
     leader_election(file, &mut configuration, &mut refusals);
     servers(file, &mut refusals);
@@ -197,24 +197,6 @@ fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mu
     }
 }
 
-fn wait_for_pods_ready(file: &File, version: Version, refusals: &mut Refusals) {
-    let gate = file.feature_gates.as_ref().and_then(|gates| gates.get("DisableWaitForPodsReady"));
-    if gate == Some(&true) {
-        return;
-    }
-    let by_default = version == Version::V1Beta2;
-    let setting = file.wait_for_pods_ready.as_ref();
-    match setting.and_then(|setting| setting.enable) {
-        Some(true) => refusals.refuse("waitForPodsReady.enable", "is not supported yet; only false is"),
-        None if by_default => refusals.refuse(
-            "waitForPodsReady",
-            "is on by default in v1beta2 and is not supported yet; switch it off with enable: false",
-        ),
-        // Switched off, the other settings have no effect in the reference either.
-        Some(false) | None => {}
-    }
-}
-
 fn servers(file: &File, refusals: &mut Refusals) {
     if let Some(metrics) = &file.metrics {
         refusals.address("metrics.bindAddress", metrics.bind_address.as_ref());
@@ -252,7 +234,7 @@ fn features(file: &File, version: Version, refusals: &mut Refusals) {
     for (gate, value) in file.feature_gates.iter().flatten() {
         let path = format!("featureGates.{gate}");
         match GATES.iter().find(|(known, _)| known == gate) {
-            // On by default in v1beta2, so that `false` is refused where readiness is.
+            // Read where readiness is.
             Some(("DisableWaitForPodsReady", _)) => {}
             Some((_, supported)) => refusals.switch(&path, Some(*value), *supported),
             None => refusals.refuse(path, "unknown feature gate, or one that is not supported yet"),

@@ -11,6 +11,8 @@ mod workloads;
 
 use std::fmt;
 
+use crate::time::seconds_of;
+
 pub use flavors::{flavor, namespace};
 pub use queues::{cluster_queue, cohort, local_queue};
 pub use selectors::label_selector;
@@ -24,6 +26,8 @@ pub struct Read<T> {
     pub record: T,
     /// What is wrong with the object.
     pub problems: Vec<Invalid>,
+    /// Settings that cannot be used and without which the object works.
+    pub cautions: Vec<Invalid>,
     /// What the object asks for that Gangway does not do; it is kept and has no effect.
     pub unsupported: Vec<Invalid>,
     /// Whether the conditions were a set that Gangway never writes and the safest state was chosen.
@@ -51,17 +55,30 @@ impl fmt::Display for Invalid {
 struct Reader {
     object: String,
     problems: Vec<Invalid>,
+    cautions: Vec<Invalid>,
     unsupported: Vec<Invalid>,
 }
 
 impl Reader {
     fn new(object: String) -> Self {
-        Self { object, problems: Vec::new(), unsupported: Vec::new() }
+        Self { object, problems: Vec::new(), cautions: Vec::new(), unsupported: Vec::new() }
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {
         let (object, path, message) = (self.object.clone(), path.into(), message.into());
         self.problems.push(Invalid { object, path, message });
+    }
+
+    /// The seconds of a length of time; none if there is none, or none that can be used.
+    fn seconds(&mut self, path: &str, text: Option<&String>) -> Option<i64> {
+        match seconds_of(text?) {
+            Ok(seconds) => Some(seconds),
+            Err(message) => {
+                let (object, path) = (self.object.clone(), path.to_owned());
+                self.cautions.push(Invalid { object, path, message });
+                None
+            }
+        }
     }
 
     fn unsupported(&mut self, asked: bool, path: &str) {
@@ -89,6 +106,7 @@ impl Reader {
     }
 
     fn finish<T>(self, record: T) -> Read<T> {
-        Read { record, problems: self.problems, unsupported: self.unsupported, repaired: false }
+        let Self { problems, cautions, unsupported, .. } = self;
+        Read { record, problems, cautions, unsupported, repaired: false }
     }
 }

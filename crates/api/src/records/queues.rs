@@ -5,6 +5,7 @@ use gangway_model::queues::{
     FungibilityPreference, LocalQueue, PreemptionPolicy, QueueingStrategy, Quota, ReclaimWithinCohort,
     RequiredCheck, ResourceGroup, StopPolicy, WithinClusterQueue,
 };
+use gangway_model::readiness::Timeouts;
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
 use gangway_model::{Amount, ObjectName, Quantity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
@@ -12,6 +13,7 @@ use kube::ResourceExt;
 
 use super::{Read, Reader, label_selector};
 use crate::kueue;
+use crate::time::seconds_of;
 
 const STOP_POLICIES: &[(&str, StopPolicy)] =
     &[("None", StopPolicy::None), ("Hold", StopPolicy::Hold), ("HoldAndDrain", StopPolicy::HoldAndDrain)];
@@ -38,6 +40,7 @@ pub fn cluster_queue(object: &kueue::ClusterQueue) -> Read<ClusterQueue> {
         fungibility: fungibility(&mut reader, spec.flavor_fungibility.as_ref()),
         preemption: preemption(&mut reader, spec.preemption.as_ref()),
         admission_checks: admission_checks(&mut reader, spec),
+        timeouts: timeouts(&mut reader, spec.wait_for_pods_ready.as_ref()),
         stop_policy: stop_policy(&mut reader, spec.stop_policy.as_deref()),
         deleting: object.metadata.deletion_timestamp.is_some(),
         invalid: None,
@@ -53,11 +56,28 @@ fn unsupported(reader: &mut Reader, spec: &kueue::ClusterQueueSpec) {
     reader.unsupported(spec.fair_sharing.is_some(), "spec.fairSharing");
     reader.unsupported(spec.admission_scope.is_some(), "spec.admissionScope");
     reader.unsupported(spec.concurrent_admission_policy.is_some(), "spec.concurrentAdmissionPolicy");
-    reader.unsupported(spec.wait_for_pods_ready.is_some(), "spec.waitForPodsReady");
     let fallback = spec.flavor_fungibility.as_ref();
     let fallback =
         fallback.is_some_and(|f| f.fallback_strategy.is_some() || f.flavor_fallback_strategy.is_some());
     reader.unsupported(fallback, "spec.flavorFungibility.fallbackStrategy");
+}
+
+/// Timeouts of a queue. One that cannot be read makes the queue inactive: nobody would expect that of the configuration.
+fn timeouts(reader: &mut Reader, setting: Option<&kueue::QueueReadiness>) -> Timeouts {
+    let Some(setting) = setting else { return Timeouts::default() };
+    let mut seconds = |field: &str, text: Option<&String>| match seconds_of(text?) {
+        Ok(seconds) => Some(seconds),
+        Err(message) => {
+            reader.problem(format!("spec.waitForPodsReady.{field}"), message);
+            None
+        }
+    };
+    let start_seconds = seconds("timeout", setting.timeout.as_ref());
+    let recovery_seconds = seconds("recoveryTimeout", setting.recovery_timeout.as_ref());
+    if start_seconds == Some(0) {
+        reader.problem("spec.waitForPodsReady.timeout", "must be more than 0");
+    }
+    Timeouts { start_seconds, recovery_seconds }
 }
 
 /// A LocalQueue. One with an unknown stop policy is held.

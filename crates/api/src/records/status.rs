@@ -6,7 +6,7 @@ use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::quantity::to_quantity_text;
 use gangway_model::queues::{FlavorUsage, QueueCounts};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
-use gangway_model::workload::{Admission, Assignment, State};
+use gangway_model::workload::{Admission, Assignment, RequeueState, State};
 use gangway_model::{Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Reader;
 use super::workloads::admission;
 use crate::kueue::{ClusterQueueStatus, LocalQueueStatus, SchedulingStats, WorkloadStatus};
-use crate::time;
+use crate::{kueue, time};
 
 /// The longest message that a condition may have.
 const MESSAGE_LIMIT: usize = 32768;
@@ -54,6 +54,12 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
     if preemptor.as_deref() != written {
         status.insert("preemptor".to_owned(), json!(preemptor));
     }
+    let wanted = state.requeue_state().map(requeue_state);
+    if wanted.as_ref() != current.and_then(|status| status.requeue_state.as_ref()) {
+        // In a merge patch, what is left out of an object stays.
+        let wanted = wanted.map(|state| json!({"count": state.count, "requeueAt": state.requeue_at}));
+        status.insert("requeueState".to_owned(), json!(wanted));
+    }
     if let Some(stats) = one_eviction_more(state, current) {
         status.insert("schedulingStats".to_owned(), json!(stats));
     }
@@ -65,14 +71,22 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
 /// It is a function of the object that the write is for, and the write holds for that version of it only: however
 /// often it is sent, it counts once.
 fn one_eviction_more(state: &State, current: Option<&WorkloadStatus>) -> Option<SchedulingStats> {
-    let State::Evicting(_, eviction) = state else { return None };
+    let State::Evicting(reservation, eviction) = state else { return None };
     let is_told = |c: &Condition| c.type_ == ConditionType::Evicted.as_str() && c.status == "True";
     if current.is_some_and(|status| status.conditions.iter().any(is_told)) {
         return None;
     }
     let mut stats = current.and_then(|status| status.scheduling_stats.clone()).unwrap_or_default();
-    stats.count(eviction.reason.base().as_str(), eviction.reason.underlying_cause());
+    let waited_for = reservation.pods_ready.as_ref().map(|ready| ready.reason);
+    stats.count(eviction.reason.base().as_str(), eviction.reason.underlying_cause(waited_for));
     Some(stats)
+}
+
+fn requeue_state(state: &RequeueState) -> kueue::RequeueState {
+    kueue::RequeueState {
+        count: Some(i32::try_from(state.count).unwrap_or(i32::MAX)),
+        requeue_at: state.requeue_at.map(time::to_api),
+    }
 }
 
 /// A finished Workload keeps showing what it held.

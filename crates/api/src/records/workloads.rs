@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use gangway_model::conditions::{Condition, ConditionType, read};
+use gangway_model::conditions::{Condition, ConditionType, Notes, read};
 use gangway_model::constraints::Constraints;
-use gangway_model::workload::{Admission, Assignment, Impediments, PodSet, Workload};
+use gangway_model::readiness::Timeouts;
+use gangway_model::workload::{Admission, Assignment, Impediments, PodSet, RequeueState, Workload};
 use gangway_model::{ObjectName, Quantity, Requests, Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::ResourceExt;
@@ -45,7 +46,9 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
     let conditions: Vec<Condition> =
         status.map(|status| status.conditions.iter().filter_map(condition).collect()).unwrap_or_default();
     let preemptor = object.status.as_ref().and_then(|status| status.preemptor.as_deref()).map(Uid::from);
-    let reading = read(&conditions, admission, preemptor);
+    let requeue_state = status.and_then(|status| status.requeue_state.as_ref()).map(requeue_state);
+    let reading = read(&conditions, Notes { admission, preemptor, requeue_state });
+    let timeouts = timeouts(&mut reader, object);
     unsupported(&mut reader, &object.spec);
     let record = Workload {
         uid: object.uid().unwrap_or_default().into(),
@@ -60,12 +63,27 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         impediments: Impediments::new(invalid, gates(object)),
         deleting: object.metadata.deletion_timestamp.is_some(),
         owner: owner(object),
-        requeue_at: status
-            .and_then(|status| status.requeue_state.as_ref()?.requeue_at.as_ref())
-            .map(time::from_api),
+        timeouts: timeouts.map(Box::new),
         state: reading.state,
     };
     Read { repaired: reading.repaired, ..reader.finish(record) }
+}
+
+fn requeue_state(state: &kueue::RequeueState) -> RequeueState {
+    let count = state.count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+    RequeueState { count, requeue_at: state.requeue_at.as_ref().map(time::from_api) }
+}
+
+/// The timeouts that a Job asks for. One that cannot be read has no effect, and that is said.
+fn timeouts(reader: &mut Reader, object: &kueue::Workload) -> Option<Timeouts> {
+    let mut seconds = |annotation: &str| {
+        let path = format!("metadata.annotations[{annotation}]");
+        reader.seconds(&path, object.annotations().get(annotation))
+    };
+    let start_seconds = seconds(names::PODS_READY_TIMEOUT_ANNOTATION);
+    let recovery_seconds = seconds(names::PODS_READY_RECOVERY_TIMEOUT_ANNOTATION);
+    let timeouts = Timeouts { start_seconds, recovery_seconds };
+    (timeouts != Timeouts::default()).then_some(timeouts)
 }
 
 fn unsupported(reader: &mut Reader, spec: &kueue::WorkloadSpec) {

@@ -10,6 +10,7 @@ use gangway_model::queues::{
     BorrowWithinCohort, FlavorUsage, FungibilityPolicy, QueueCounts, QueueingStrategy, ReclaimWithinCohort,
     StopPolicy,
 };
+use gangway_model::readiness::Timeouts;
 use gangway_model::reasons::{
     ClusterQueueReason, EvictionReason, LocalQueueReason, PendingReason, PreemptionReason,
 };
@@ -141,11 +142,39 @@ fn what_is_not_supported_is_said() {
     let read = queue(json!({"fairSharing": {"weight": 1}, "waitForPodsReady": {"timeout": "1m"},
         "flavorFungibility": {"flavorFallbackStrategy": {}}}));
     let paths: Vec<&str> = read.unsupported.iter().map(|note| note.path.as_str()).collect();
-    assert_eq!(
-        paths,
-        ["spec.fairSharing", "spec.waitForPodsReady", "spec.flavorFungibility.fallbackStrategy"]
-    );
+    assert_eq!(paths, ["spec.fairSharing", "spec.flavorFungibility.fallbackStrategy"]);
     assert_eq!(read.record.invalid, None);
+}
+
+#[test]
+fn timeouts_of_a_queue_and_of_a_job_are_read() {
+    let of = |setting: serde_json::Value| queue(json!({"waitForPodsReady": setting})).record;
+    let read = of(json!({"timeout": "1m30s", "recoveryTimeout": "0s"}));
+    assert_eq!(read.timeouts, Timeouts { start_seconds: Some(90), recovery_seconds: Some(0) });
+    assert_eq!(read.invalid, None);
+    for (setting, path) in [("timeout", "soon"), ("recoveryTimeout", "-1s"), ("timeout", "0s")] {
+        let invalid = of(json!({setting: path})).invalid.unwrap_or_default();
+        assert!(invalid.starts_with(&format!("spec.waitForPodsReady.{setting}: ")), "{invalid}");
+    }
+
+    let annotated = |start: &str| {
+        let object = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+            "metadata": {"name": "w", "annotations": {"gangway.dev/pods-ready-timeout": start,
+                "gangway.dev/pods-ready-recovery-timeout": "10s"}},
+            "spec": {"podSets": []}});
+        workload(&serde_json::from_value(object).unwrap(), &ResourceRules::default())
+    };
+    let read = annotated("20s");
+    let expected = Timeouts { start_seconds: Some(20), recovery_seconds: Some(10) };
+    assert_eq!((read.record.timeouts.as_deref(), read.cautions), (Some(&expected), Vec::new()));
+    let read = annotated("shortly");
+    assert_eq!(read.record.impediments, None, "it is queued all the same");
+    assert_eq!(read.cautions[0].path, "metadata.annotations[gangway.dev/pods-ready-timeout]");
+    assert!(
+        read.cautions[0].message.starts_with("\"shortly\" is not a length of time"),
+        "{:?}",
+        read.cautions
+    );
 }
 
 #[test]
@@ -219,6 +248,8 @@ fn holding() -> State {
         admitted_at: Some(at(10)),
         past_eviction: None,
         requeued: None,
+        requeue_state: None,
+        pods_ready: None,
     })
 }
 
@@ -338,7 +369,7 @@ fn counts_stop_where_the_object_has_no_room_for_more() {
 
 #[test]
 fn conditions_of_others_are_kept_and_ours_replaced() {
-    let foreign = json!({"type": "PodsReady", "status": "True", "reason": "Started", "message": "",
+    let foreign = json!({"type": "Billed", "status": "True", "reason": "Paid", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let stale = json!({"type": "Evicted", "status": "True", "reason": "Preempted", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -347,7 +378,7 @@ fn conditions_of_others_are_kept_and_ours_replaced() {
     let status = workload_status(&holding(), 3, Some(&current));
     let types: Vec<&str> =
         status["conditions"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["QuotaReserved", "Admitted", "PodsReady"]);
+    assert_eq!(types, ["QuotaReserved", "Admitted", "Billed"]);
     assert_eq!(status["conditions"][0]["observedGeneration"], json!(3));
     assert_eq!(
         status["admission"]["podSetAssignments"][0]["resourceUsage"],

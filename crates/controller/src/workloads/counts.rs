@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gangway_model::ClusterQueueName;
-use gangway_model::reasons::{EvictionReason, PreemptionReason};
+use gangway_model::reasons::{EvictionReason, PreemptionReason, ReadinessReason};
 
 /// What a write is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,8 +80,13 @@ impl RequestCounts {
     }
 
     /// Counts an eviction from a ClusterQueue that has landed.
-    pub(crate) fn evicted(&self, from: ClusterQueueName, reason: EvictionReason) {
-        let key = (from, reason.base(), reason.underlying_cause());
+    pub(crate) fn evicted(
+        &self,
+        from: ClusterQueueName,
+        reason: EvictionReason,
+        waited_for: Option<ReadinessReason>,
+    ) {
+        let key = (from, reason.base(), reason.underlying_cause(waited_for));
         *self.eviction_counts().evicted.entry(key).or_default() += 1;
     }
 

@@ -6,7 +6,7 @@ use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
 use gangway_model::Uid;
 use gangway_model::conditions::ConditionType;
-use gangway_model::reasons::{EventReason, EvictionReason};
+use gangway_model::reasons::{EventReason, EvictionReason, ReadinessReason};
 use gangway_model::workload::{Preemption, State};
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Resource, ResourceExt};
@@ -62,7 +62,8 @@ impl Shell {
     ) {
         let admission = victim.status.as_ref().and_then(|status| status.admission.as_ref());
         let from = admission.map(|admission| admission.cluster_queue.as_str()).unwrap_or_default();
-        self.counts.evicted(from.into(), reason);
+        let waited_for = readiness_of(victim);
+        self.counts.evicted(from.into(), reason, waited_for);
         let Some(preemption) = preemption else { return };
         let preempting = preemptor.and_then(|preemptor| {
             let queue = preemptor.spec.queue_name.as_deref()?;
@@ -148,6 +149,13 @@ fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -
         }
         _ => Vec::new(),
     }
+}
+
+/// What the pods of a Workload waited for, or whether they did not.
+fn readiness_of(object: &Workload) -> Option<ReadinessReason> {
+    let conditions = &object.status.as_ref()?.conditions;
+    let ready = conditions.iter().find(|condition| condition.type_ == ConditionType::PodsReady.as_str())?;
+    ReadinessReason::parse(&ready.reason)
 }
 
 /// What the condition says, which names the preemptor.

@@ -36,10 +36,15 @@ impl Shell {
             self.counts.superseded();
             return;
         };
-        let patch = json!({
-            "metadata": {"uid": object.uid(), "resourceVersion": write.version.to_string()},
-            "status": records::workload_status(&write.state, write.generation, object.status.as_ref()),
-        });
+        let deactivates = write.deactivates;
+        let mut patch =
+            json!({"metadata": {"uid": object.uid(), "resourceVersion": write.version.to_string()}});
+        if deactivates {
+            patch["spec"] = json!({"active": false});
+        } else {
+            let status = records::workload_status(&write.state, write.generation, object.status.as_ref());
+            patch["status"] = status;
+        }
         let api = self.api::<Workload>(object.namespace());
         let name = object.name_any();
         let missing = self.missing_owner(id, object);
@@ -47,7 +52,12 @@ impl Shell {
             if let Some(job) = found_after_all(missing).await? {
                 return Ok(Answer::Job(Box::new(job)));
             }
-            let object = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            let (how, patch) = (PatchParams::default(), Patch::Merge(patch));
+            let object = if deactivates {
+                api.patch(&name, &how, &patch).await?
+            } else {
+                api.patch_status(&name, &how, &patch).await?
+            };
             Ok(Answer::Workload(Box::new(object)))
         };
         let target = Target::Workload(uid_of(object.as_ref()));

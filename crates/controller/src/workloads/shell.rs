@@ -98,6 +98,7 @@ impl Shell {
         let rules = config.resource_rules();
         let mut engine = Engine::new();
         engine.report_evictions_after(i64::from(config.eviction_report_seconds));
+        engine.wait_for_pods_ready(config.wait_for_pods_ready.clone());
         engine.plant(planted);
         Self {
             clock,
@@ -322,7 +323,7 @@ impl Shell {
                 if read.repaired {
                     self.counts.repairs();
                 }
-                self.say_unsupported(object.as_ref(), &read.unsupported);
+                self.say_without_effect(object.as_ref(), &read.unsupported, &read.cautions);
                 if let Some(owner) = &read.record.owner {
                     self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
                     self.dirty.insert(owner.clone());

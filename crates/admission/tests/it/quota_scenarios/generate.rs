@@ -307,6 +307,8 @@ impl Making {
             admitted_at: Some(build::at(2000 + second)),
             past_eviction: None,
             requeued: None,
+            requeue_state: None,
+            pods_ready: None,
         };
         let waiting = std::mem::replace(&mut workload.state, State::Holding(reservation));
         let mut with = model.clone();

@@ -138,6 +138,8 @@ fn holding(workload: &Workload, flavors: &[Vec<(ResourceName, FlavorName)>]) -> 
         admitted_at: Some(build::at(0)),
         past_eviction: None,
         requeued: None,
+        requeue_state: None,
+        pods_ready: None,
     };
     Workload { state: State::Holding(reservation), ..workload.clone() }
 }

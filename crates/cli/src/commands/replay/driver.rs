@@ -230,6 +230,8 @@ impl<'s> Driver<'s> {
                 Action::Release(_)
                 | Action::Requeue(_)
                 | Action::Finish(_)
+                | Action::PodsReady(_)
+                | Action::Deactivate
                 | Action::ReportOverdue
                 | Action::ReportWaiting(_) => {}
             }

@@ -1,6 +1,8 @@
 //! What a batch/v1 Job asks for, and how it is changed to start and to stop.
 
-use gangway_admission::{JobEnd, JobFacts};
+use std::collections::BTreeMap;
+
+use gangway_admission::{JobEnd, JobFacts, ReadyPods};
 use gangway_api::kueue::{PodSet, Workload, WorkloadSpec};
 use gangway_api::{names, time};
 use gangway_model::Timestamp;
@@ -8,11 +10,29 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
 
 use super::priority::Priority;
 use super::template::{self, Contradiction, Directives, Injection};
+
+/// Annotations of a Job that its Workload has as well: the gates that keep it from being admitted, and how long its pods may
+/// take to be ready.
+const WISHES: [&str; 3] = [
+    names::ADMISSION_GATED_BY_ANNOTATION,
+    names::PODS_READY_TIMEOUT_ANNOTATION,
+    names::PODS_READY_RECOVERY_TIMEOUT_ANNOTATION,
+];
+
+/// How many indexes a text such as `1,3-5` names.
+fn indexes(text: &str) -> usize {
+    let count = |part: &str| -> Option<usize> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    text.split(',').filter_map(count).sum()
+}
 
 /// The LocalQueue that a Job names.
 pub(in crate::workloads) fn queue_name(job: &Job) -> Option<&str> {
@@ -22,7 +42,12 @@ pub(in crate::workloads) fn queue_name(job: &Job) -> Option<&str> {
 /// What the engine needs to know of a Job.
 pub(in crate::workloads) fn facts(job: &Job) -> JobFacts {
     let view = JobView(job);
-    JobFacts { stopped: view.has_stopped(), suspended_at: view.suspended_at(), end: view.end() }
+    JobFacts {
+        stopped: view.has_stopped(),
+        suspended_at: view.suspended_at(),
+        end: view.end(),
+        pods: view.ready_pods(),
+    }
 }
 
 /// A Job, with answers to what the integration asks of it.
@@ -91,6 +116,22 @@ impl<'j> JobView<'j> {
         spec.and_then(|spec| spec.completions).map_or(parallelism, |completions| parallelism.min(completions))
     }
 
+    /// How many of its pods are ready, and how many have to be. Who has succeeded counts, also before the Job controller has
+    /// counted it, so that nothing flickers; an index that failed for good has no pod any more that could be ready.
+    fn ready_pods(self) -> Option<ReadyPods> {
+        let status = self.0.status.as_ref().filter(|_| !self.is_suspended());
+        let wanted = self.pod_count();
+        let Some(status) = status else {
+            return (!self.is_suspended()).then_some(ReadyPods { ready: 0, wanted });
+        };
+        let uncounted = status.uncounted_terminated_pods.as_ref();
+        let uncounted = uncounted.and_then(|pods| pods.succeeded.as_ref()).map_or(0, Vec::len);
+        let failed = status.failed_indexes.as_deref().map_or(0, indexes);
+        let counted = status.ready.unwrap_or(0).saturating_add(status.succeeded.unwrap_or(0));
+        let others = i32::try_from(uncounted.saturating_add(failed)).unwrap_or(i32::MAX);
+        Some(ReadyPods { ready: counted.saturating_add(others), wanted })
+    }
+
     /// Whether the template carries what a start injected.
     pub(super) fn is_injected(self) -> bool {
         self.template().is_some_and(template::is_injected)
@@ -150,9 +191,7 @@ impl<'j> JobView<'j> {
             name: Some(self.workload_name()),
             namespace: self.0.namespace(),
             labels: Some([(names::JOB_UID_LABEL.to_owned(), uid)].into()),
-            annotations: self
-                .gates()
-                .map(|gates| [(names::ADMISSION_GATED_BY_ANNOTATION.to_owned(), gates.clone())].into()),
+            annotations: Some(self.wishes()).filter(|wishes| !wishes.is_empty()),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         };
@@ -190,9 +229,17 @@ impl<'j> JobView<'j> {
         both.is_none_or(|(mine, theirs)| template::same_directives(mine, &theirs))
     }
 
-    /// The gates that keep the Job's Workload from being admitted.
-    pub(super) fn gates(self) -> Option<&'j String> {
-        self.0.annotations().get(names::ADMISSION_GATED_BY_ANNOTATION)
+    /// The annotations of the Job that its Workload has as well.
+    fn wishes(self) -> BTreeMap<String, String> {
+        let given = |key: &str| Some((key.to_owned(), self.0.annotations().get(key)?.clone()));
+        WISHES.iter().filter_map(|key| given(key)).collect()
+    }
+
+    /// Those of them that the Workload does not have, or has with another value; null for one that is to go.
+    pub(super) fn changed_wishes(self, workload: &Workload) -> Map<String, Value> {
+        let wishes = self.wishes();
+        let differ = WISHES.iter().filter(|key| wishes.get(**key) != workload.annotations().get(**key));
+        differ.map(|key| ((*key).to_owned(), json!(wishes.get(*key)))).collect()
     }
 
     /// The JSON patch that starts the Job on its flavors: what the user's template says plus what the

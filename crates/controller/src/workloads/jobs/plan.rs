@@ -206,7 +206,7 @@ fn follow(
             if view.is_suspended() {
                 return start(view, workload, &reservation.admission, queue, around);
             }
-            follow_priority(workload, priority)
+            follow_wishes(view, workload).unwrap_or_else(|| follow_priority(workload, priority))
         }
         State::Holding(_) => stop(view, workload, "The Workload is not admitted yet"),
         State::Pending(_) if !view.is_suspended() || view.is_injected() => {
@@ -224,14 +224,17 @@ fn follow_queued_job(view: JobView<'_>, workload: &Workload, queue: &str, priori
     if !view.is_up_to_date(workload) {
         return update(workload, json!({"podSets": [view.pod_set()]}));
     }
-    if view.gates() != workload.annotations().get(names::ADMISSION_GATED_BY_ANNOTATION) {
-        let mut step = update(workload, json!({}));
-        if let Step::UpdateWorkload { patch, .. } = &mut step {
-            patch["metadata"]["annotations"] = json!({names::ADMISSION_GATED_BY_ANNOTATION: view.gates()});
-        }
-        return step;
+    follow_wishes(view, workload).unwrap_or_else(|| follow_priority(workload, priority))
+}
+
+/// The Workload has the annotations that it takes over from its Job.
+fn follow_wishes(view: JobView<'_>, workload: &Workload) -> Option<Step> {
+    let changed = view.changed_wishes(workload);
+    let mut step = Some(update(workload, json!({}))).filter(|_| !changed.is_empty())?;
+    if let Step::UpdateWorkload { patch, .. } = &mut step {
+        patch["metadata"]["annotations"] = Value::Object(changed);
     }
-    follow_priority(workload, priority)
+    Some(step)
 }
 
 /// A Workload's priority follows its class; where it has no class and holds quota, it gets none.

@@ -7,6 +7,7 @@ use gangway_model::queues::{
     ClusterQueue, Flavor, FlavorQuotas, Fungibility, LocalQueue, Namespace, PreemptionPolicy,
     QueueingStrategy, Quota, ResourceGroup, StopPolicy,
 };
+use gangway_model::readiness::Timeouts;
 use gangway_model::selector::LabelSelector;
 use gangway_model::workload::{Admission, Assignment, PodSet, Reservation, State, Workload};
 use gangway_model::{Amount, ObjectName, Requests, Timestamp, Uid};
@@ -88,6 +89,7 @@ impl Queues {
             admission_checks: Vec::new(),
             invalid: None,
             not_acted_on: Vec::new(),
+            timeouts: Timeouts::default(),
             deleting: false,
         }
     }
@@ -143,7 +145,7 @@ pub fn pending(number: usize, queue: usize, shape: Shape, priority: i32) -> Work
         impediments: None,
         deleting: false,
         owner: None,
-        requeue_at: None,
+        timeouts: None,
         state: State::new(),
     }
 }
@@ -167,6 +169,8 @@ pub fn running(number: usize, queue: usize, shape: Shape, priority: i32, flavor:
         admitted_at: Some(START),
         past_eviction: None,
         requeued: None,
+        requeue_state: None,
+        pods_ready: None,
     };
     Workload { state: State::Holding(reservation), ..pending(number, queue, shape, priority) }
 }

@@ -78,6 +78,8 @@ fn reservation(admitted: bool) -> Reservation {
         admitted_at: admitted.then_some(NOW),
         past_eviction: None,
         requeued: None,
+        requeue_state: None,
+        pods_ready: None,
     }
 }
 
