@@ -176,6 +176,11 @@ impl World {
         }
     }
 
+    /// Has the admission controller use another configuration when it is started next.
+    pub fn configure(&mut self, config: Configuration) {
+        self.options.config = config;
+    }
+
     /// Starts the admission controller, which knows only what is stored.
     pub fn start_admission(&mut self) {
         // There is no API server to be spared: its work is ours.

@@ -2,6 +2,7 @@
 //! parts beside them as a cluster would run them, each in a process of its own.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,6 +46,8 @@ struct Parts {
     directory: PathBuf,
     kubeconfig: PathBuf,
     running: RefCell<Vec<(&'static str, Child)>>,
+    /// With which the controller is started; without it, the defaults hold.
+    config: RefCell<Option<PathBuf>>,
 }
 
 impl Cluster {
@@ -59,7 +62,12 @@ impl Cluster {
             .output()
             .with_context(|| format!("run {}", control_plane().display()))?;
         let kubeconfig = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        let parts = Parts { directory: directory.path().to_owned(), kubeconfig, running: RefCell::default() };
+        let parts = Parts {
+            directory: directory.path().to_owned(),
+            kubeconfig,
+            running: RefCell::default(),
+            config: RefCell::default(),
+        };
         let cluster = Self { directory, parts: Rc::new(parts) };
         ensure!(output.status.success(), "the control plane did not start: {}", output.status);
         Ok(cluster)
@@ -101,8 +109,11 @@ impl Parts {
         let known = PARTS.iter().find(|(known, _)| *known == name);
         let (name, arguments) = known.with_context(|| format!("there is no part {name}"))?;
         let log = OpenOptions::new().create(true).append(true).open(self.log(name))?;
+        let config = self.config.borrow();
+        let config = config.iter().filter(|_| *name == "controller");
         let part = Command::new(GANGWAY)
             .args(*arguments)
+            .args(config.flat_map(|file| [OsStr::new("--config"), file.as_os_str()]))
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             .stdin(Stdio::null())
@@ -130,6 +141,13 @@ impl Controller for Parts {
 
     fn start(&self) -> Result<()> {
         self.start_part("controller")
+    }
+
+    fn configure(&self, config: &str) -> Result<()> {
+        let file = self.directory.join("gangway-configuration.yaml");
+        fs::write(&file, config)?;
+        *self.config.borrow_mut() = Some(file);
+        Ok(())
     }
 }
 

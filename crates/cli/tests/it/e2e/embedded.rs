@@ -25,6 +25,11 @@ impl Controller for RefCell<Stack> {
         self.borrow_mut().start_admission();
         Ok(())
     }
+
+    fn configure(&self, config: &str) -> Result<()> {
+        self.borrow_mut().configure(gangway_api::config::load("configuration", config)?);
+        Ok(())
+    }
 }
 
 /// The world, and what has to live as long as it is used.

@@ -42,6 +42,7 @@ pub const WORKLOAD: Kind = namespaced(KUEUE, "v1beta2", "Workload", "workloads")
 pub const JOB: Kind = namespaced("batch", "v1", "Job", "jobs");
 pub const POD: Kind = namespaced("", "v1", "Pod", "pods");
 pub const EVENT: Kind = namespaced("", "v1", "Event", "events");
+pub const NODE: Kind = cluster_wide("", "v1", "Node", "nodes");
 pub const NAMESPACE: Kind = cluster_wide("", "v1", "Namespace", "namespaces");
 pub const CRD: Kind =
     cluster_wide("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 
-use scenarios::{ALONE, SCENARIOS, Scenario};
+use scenarios::{ALONE, READINESS, SCENARIOS, Scenario};
 use scene::Scene;
 use world::World;
 
@@ -58,11 +58,27 @@ fn cluster() {
 async fn run_all(world: &World) -> bool {
     let filter = std::env::var("GANGWAY_SCENARIO").unwrap_or_default();
     let is_chosen = |(name, _): &&Scenario| name.contains(&filter);
-    let chosen: Vec<&Scenario> = SCENARIOS.iter().chain(ALONE).filter(is_chosen).collect();
-    let together = SCENARIOS.iter().filter(is_chosen).map(|scenario| run(world, scenario));
-    let together = futures::stream::iter(together).buffer_unordered(AT_ONCE);
-    let alone = futures::stream::iter(ALONE.iter().filter(is_chosen)).then(|scenario| run(world, scenario));
-    let outcomes = together.chain(alone).collect::<Vec<bool>>();
+    let all = SCENARIOS.iter().chain(ALONE).chain(READINESS.iter().flat_map(|(_, part)| *part));
+    let chosen: Vec<&Scenario> = all.filter(is_chosen).collect();
+    let together = |part: &'static [Scenario]| {
+        let chosen = part.iter().filter(is_chosen).map(|scenario| run(world, scenario));
+        futures::stream::iter(chosen).buffer_unordered(AT_ONCE).collect::<Vec<bool>>()
+    };
+    let outcomes = async {
+        let mut outcomes = together(SCENARIOS).await;
+        for scenario in ALONE.iter().filter(is_chosen) {
+            outcomes.push(run(world, scenario).await);
+        }
+        for (config, part) in READINESS.iter().filter(|(_, part)| part.iter().any(|one| is_chosen(&one))) {
+            let configured = world.controller.configure(config).and_then(|()| world.controller.restart());
+            if let Err(error) = configured {
+                println!("FAIL  the controller cannot be started with a configuration: {error:#}");
+                break;
+            }
+            outcomes.extend(together(part).await);
+        }
+        outcomes
+    };
     let outcomes = tokio::time::timeout(SUITE_MAX, outcomes).await;
     let outcomes = outcomes.unwrap_or_default();
     let failed = chosen.len() - outcomes.iter().filter(|passed| **passed).count();

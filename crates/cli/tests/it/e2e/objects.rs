@@ -76,6 +76,9 @@ pub struct Job {
     pods: u32,
     suspend: bool,
     lingers: Option<&'static str>,
+    completions: Option<u32>,
+    retries: u32,
+    annotations: Value,
 }
 
 impl Job {
@@ -89,6 +92,9 @@ impl Job {
             pods: 1,
             suspend: true,
             lingers: None,
+            completions: None,
+            retries: 0,
+            annotations: json!({}),
         }
     }
 
@@ -115,6 +121,23 @@ impl Job {
     /// So many pods, all at once.
     pub fn pods(mut self, pods: u32) -> Self {
         self.pods = pods;
+        self
+    }
+
+    /// It is complete when so many pods have succeeded.
+    pub fn completions(mut self, completions: u32) -> Self {
+        self.completions = Some(completions);
+        self
+    }
+
+    /// So many pods may fail and are replaced.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations[key] = json!(value);
         self
     }
 
@@ -152,9 +175,10 @@ impl Job {
         let annotations = json!({ RUN_FOR: "forever", TERMINATE_AFTER: self.lingers.unwrap_or("0s") });
         json!({
             "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": self.name, "labels": labels },
+            "metadata": { "name": self.name, "labels": labels, "annotations": self.annotations },
             "spec": {
-                "suspend": self.suspend, "parallelism": self.pods, "completions": self.pods, "backoffLimit": 0,
+                "suspend": self.suspend, "parallelism": self.pods,
+                "completions": self.completions.unwrap_or(self.pods), "backoffLimit": self.retries,
                 "template": { "metadata": { "annotations": annotations }, "spec": {
                     "schedulerName": "gangway", "restartPolicy": "Never",
                     "terminationGracePeriodSeconds": grace_seconds,

@@ -14,12 +14,13 @@ use super::kinds::CRD;
 use super::objects::condition;
 
 /// The nodes of every world, in the words of `gangway node --fake`: room for the pods of all scenarios at once,
-/// and nodes for the flavors of `second_flavor` and `two_resource_groups`.
+/// nodes for the flavors of `second_flavor` and `two_resource_groups`, and one that scenarios label when it is to come.
 pub const FAKE_NODES: &str = "count=3,cpu=1000;\
     name=first,cpu=1000,label:second-flavor=first;\
     name=second,cpu=1000,label:second-flavor=second,taint:second-flavor=spot:NoSchedule;\
     name=big,cpu=1000,example.com/gpu=8,\
-    label:two-resource-groups/processors=new,label:two-resource-groups/accelerators=big";
+    label:two-resource-groups/processors=new,label:two-resource-groups/accelerators=big;\
+    name=late,cpu=1000";
 
 /// A Kubernetes API with Gangway at work on it.
 pub struct World {
@@ -39,6 +40,13 @@ pub struct World {
 pub trait Controller {
     fn kill(&self) -> Result<()>;
     fn start(&self) -> Result<()>;
+    /// The configuration file with which it is started from now on.
+    fn configure(&self, config: &str) -> Result<()>;
+
+    fn restart(&self) -> Result<()> {
+        self.kill()?;
+        self.start()
+    }
 }
 
 /// Runs a world on this thread; its background tasks end with it.

@@ -12,6 +12,7 @@ mod mistakes;
 mod order;
 mod preemption;
 mod quota;
+mod readiness;
 mod status;
 mod stopping;
 
@@ -90,6 +91,33 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
     manifests:
         golden_manifests;
 };
+
+/// Scenarios with a configuration in which pods have to be ready, by configuration.
+pub const READINESS: &[(&str, &[Scenario])] = &[
+    (
+        readiness::CONCURRENT,
+        scenarios! {
+            readiness:
+                ready_in_time
+                no_node_fits
+                lost_pod_does_not_come_back;
+        },
+    ),
+    (
+        readiness::CONCURRENT,
+        scenarios! {
+            readiness:
+                restart_before_the_deadline;
+        },
+    ),
+    (
+        readiness::SEQUENTIAL,
+        scenarios! {
+            readiness:
+                two_gangs_one_after_the_other;
+        },
+    ),
+];
 
 /// Scenarios after which the controller has not said everything to others, because it was killed or had too much to say: they
 /// run one by one, after the rest.
