@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
-use gangway_model::workload::{Impediments, Workload};
+use gangway_model::workload::{Impediments, State, Workload};
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Uid};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -114,7 +114,21 @@ impl Durable {
     pub(crate) fn own_standing(workload: &Workload) -> Option<Standing> {
         use PendingReason::{AdmissionGated, Deactivated, Misconfigured};
         if !workload.active {
-            return standing(Deactivated, "The Workload is not active; set spec.active to true".into());
+            let by_gangway = match &workload.state {
+                State::Pending(pending) => {
+                    pending.evicted.as_ref().filter(|eviction| eviction.reason.deactivates())
+                }
+                State::Evicting(_, eviction) => Some(eviction).filter(|eviction| eviction.reason.deactivates()),
+                _ => None,
+            };
+            let message = match by_gangway {
+                Some(eviction) => format!(
+                    "Gangway deactivated the Workload: {}; set spec.active to true to begin anew",
+                    eviction.message
+                ),
+                None => "The Workload is not active; set spec.active to true".into(),
+            };
+            return standing(Deactivated, message);
         }
         let Impediments { invalid, gates } = workload.impediments.as_deref()?;
         match invalid {

@@ -1,12 +1,14 @@
 //! Why is my Job pending?
 
-use gangway_model::reasons::{PendingReason, PreemptionReason};
+use gangway_model::reasons::{PendingReason, PreemptionReason, ReadinessReason};
 use gangway_model::workload::{Eviction, Pending, State};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::engine::Engine;
+use crate::event::ReadyPods;
 use crate::ids::WorkloadId;
 use crate::lifecycle;
+use crate::readiness;
 use crate::trace::{FlavorTrace, Verdict};
 
 /// Where a Workload is and why.
@@ -32,6 +34,23 @@ pub struct Explanation {
     pub victims: Vec<LeavingVictim>,
     /// For whom it has to leave, or has left and waits since.
     pub preempted_for: Option<PreemptedFor>,
+    /// How far its start has come; none if it does not start, or nobody asks.
+    pub start: Option<Start>,
+    /// How often it was sent back for not being ready.
+    pub retries: u32,
+}
+
+/// How far the start of a Workload has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Whether its pods are ready, and what they wait for.
+    pub reason: ReadinessReason,
+    /// Since when that is so.
+    pub since: Timestamp,
+    /// Until when they have to be ready; none if they are, or may take for ever.
+    pub until: Option<Timestamp>,
+    /// How many are ready, of how many; none if its Job is not known.
+    pub pods: Option<ReadyPods>,
 }
 
 /// A Workload that has to leave for another.
@@ -122,6 +141,8 @@ impl Engine {
             advice: Vec::new(),
             victims: Vec::new(),
             preempted_for: preempted_for(&workload.state),
+            start: None,
+            retries: workload.state.requeue_state().map_or(0, |state| state.count),
         };
         let decided = self.track(id).and_then(|track| track.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
@@ -142,6 +163,12 @@ impl Engine {
                     flavors.join(", ")
                 );
                 explanation.cluster_queue = Some(reservation.admission.cluster_queue.clone());
+                explanation.start = reservation.pods_ready.as_deref().map(|ready| Start {
+                    reason: ready.reason,
+                    since: ready.at,
+                    until: ready.until(),
+                    pods: readiness::pods(&self.durable, workload),
+                });
             }
             State::Pending(pending) => match lifecycle::backoff(pending) {
                 Some(until) if until > self.memory.time && self.durable.standing(workload).is_none() => {

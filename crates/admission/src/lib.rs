@@ -45,7 +45,7 @@ pub use decision::{Action, Decision, DecisionId, PendingWrite};
 pub use durable::{Durable, Standing};
 pub use engine::Engine;
 pub use event::{Event, JobEnd, JobFacts, Outcome, ReadyPods};
-pub use explain::{Explanation, LeavingVictim, PreemptedFor, Situation};
+pub use explain::{Explanation, LeavingVictim, PreemptedFor, Situation, Start};
 pub use memory::{QueueRef, Work};
 pub use rules::Rules;
 pub use trace::{FlavorTrace, Shortage, Verdict};

@@ -136,10 +136,12 @@ pub(crate) fn out_of_time(
         let count = known.count.saturating_add(1);
         let requeue_at = at.plus_seconds(settings.backoff_seconds(&workload.uid, count));
         let state = RequeueState { count, requeue_at: Some(requeue_at) };
-        (EvictionReason::PodsReadyTimeout, what, Some(Box::new(state)))
+        let limit = settings.backoff_limit_count.map(|limit| format!(" of {limit}")).unwrap_or_default();
+        let message = format!("{what}; retry {count}{limit} follows after a backoff");
+        (EvictionReason::PodsReadyTimeout, message, Some(Box::new(state)))
     } else {
         let retries = known.count;
-        let message = format!("{what}; that was the last of {retries} retries");
+        let message = format!("{what}, and {retries} retries are all that it has");
         let reason = EvictionReason::DeactivatedDueToRequeuingLimitExceeded;
         (reason, message, reservation.requeue_state.clone())
     };

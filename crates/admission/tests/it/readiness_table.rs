@@ -189,7 +189,10 @@ fn a_start_that_takes_too_long_ends_to_the_second_also_after_a_restart() {
         assert_eq!(play.at(300), ["w evict: PodsReadyTimeout"]);
         let State::Pending(pending) = play.state("w") else { panic!("{:?}", play.state("w")) };
         let eviction = pending.evicted.as_ref().expect("it was evicted");
-        assert_eq!(eviction.message, "Not all pods were ready within 300 s of the admission");
+        assert_eq!(
+            eviction.message,
+            "Not all pods were ready within 300 s of the admission; retry 1 follows after a backoff"
+        );
         let out = pending.requeued.as_ref().expect("it is out");
         assert_eq!((out.eligible, out.reason), (false, RequeueReason::PodsReadyTimeout));
         let backoff = settings().backoff_seconds(&"w".into(), 1);
@@ -250,7 +253,10 @@ fn a_lost_pod_has_to_come_back_in_time() {
     assert_eq!(play.at(10_060), ["w evict: PodsReadyTimeout"]);
     let State::Pending(pending) = play.state("w") else { panic!("{:?}", play.state("w")) };
     let message = &pending.evicted.as_ref().expect("it was evicted").message;
-    assert_eq!(message, "A pod was lost and not all were ready again within 60 s");
+    assert_eq!(
+        message,
+        "A pod was lost and not all were ready again within 60 s; retry 1 follows after a backoff"
+    );
 
     let mut play = started(WaitForPodsReady { recovery_timeout_seconds: None, ..settings() });
     play.pods("w", 2);

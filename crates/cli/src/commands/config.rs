@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Subcommands of `gangway config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Says whether a configuration file can be used, and if not, why.
+    /// Says whether a configuration file can be used, and if not, why; warns of settings that are dangerous together.
     Check {
         /// The configuration file.
         file: PathBuf,
@@ -27,7 +27,9 @@ pub enum ConfigCommand {
 pub fn run(command: ConfigCommand) -> Outcome {
     match command {
         ConfigCommand::Check { file } => {
-            load(Some(&file))?;
+            for (setting, warning) in load(Some(&file))?.warnings() {
+                print(&format!("{}: warning: {setting}: {warning}\n", file.display()))?;
+            }
             print(&format!("{}: ok\n", file.display()))?;
         }
         ConfigCommand::Show { file } => print(&load(file.as_deref())?.show())?,

@@ -1,6 +1,7 @@
 //! The answer: for people in sentences and a table, for programs in one object.
 
-use gangway_admission::{Explanation, FlavorTrace, Shortage, Verdict};
+use gangway_admission::{Explanation, FlavorTrace, ReadyPods, Shortage, Situation, Start, Verdict};
+use gangway_api::time::to_rfc3339;
 use gangway_model::Amount;
 use gangway_model::quantity::{Shown, to_quantity_text};
 use serde_json::{Value, json};
@@ -13,6 +14,10 @@ pub fn lines(job: &str, explanation: &Explanation, preemption: &[String], palett
     let situation = palette.paint(Tone::Strong, explanation.situation.as_str());
     let mut lines =
         vec![format!("{job}: {situation}"), format!("  {}", explanation.message), place(explanation)];
+    lines.extend(explanation.start.as_ref().map(start));
+    if let Situation::Backoff(until) = explanation.situation {
+        lines.push(format!("  Retry {}: not tried before {}", explanation.retries, to_rfc3339(until)));
+    }
     lines.extend_from_slice(preemption);
     if !explanation.flavors.is_empty() {
         lines.push(String::new());
@@ -28,6 +33,26 @@ pub fn lines(job: &str, explanation: &Explanation, preemption: &[String], palett
         lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
     }
     lines
+}
+
+/// How far its start has come: `WaitForStart: 3 of 8 pods are ready, all have to be by 2026-01-01T14:03:00Z`.
+fn start(start: &Start) -> String {
+    let pods = match start.pods {
+        Some(ReadyPods { ready, wanted }) => format!("{} of {wanted} pods are ready", ready.min(wanted)),
+        None => "how many pods are ready is not known".to_owned(),
+    };
+    let until = start.until.map(|until| format!(", all have to be by {}", to_rfc3339(until)));
+    format!("  {}: {pods}{}", start.reason, until.unwrap_or_default())
+}
+
+fn start_json(start: &Start) -> Value {
+    json!({
+        "reason": start.reason.as_str(),
+        "since": to_rfc3339(start.since),
+        "until": start.until.map(to_rfc3339),
+        "readyPods": start.pods.map(|pods| pods.ready),
+        "wantedPods": start.pods.map(|pods| pods.wanted),
+    })
 }
 
 /// Where it stands.
@@ -150,6 +175,12 @@ pub fn as_json(explanation: &Explanation) -> Value {
         "flavors": flavors.collect::<Vec<_>>(),
         "missing": explanation.flavors.iter().filter_map(missing).collect::<Vec<_>>(),
         "advice": explanation.advice,
+        "start": explanation.start.as_ref().map(start_json),
+        "retries": explanation.retries,
+        "notBefore": match explanation.situation {
+            Situation::Backoff(until) => Some(to_rfc3339(until)),
+            _ => None,
+        },
     })
 }
 
@@ -173,9 +204,8 @@ fn shortage_json(short: &Shortage) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use gangway_admission::Situation;
-    use gangway_model::ObjectName;
-    use gangway_model::reasons::PendingReason;
+    use gangway_model::reasons::{PendingReason, ReadinessReason};
+    use gangway_model::{ObjectName, Timestamp};
 
     use super::*;
 
@@ -202,7 +232,25 @@ mod tests {
             advice: vec!["Others end.".into(), "Ask for less.".into()],
             victims: Vec::new(),
             preempted_for: None,
+            start: None,
+            retries: 0,
         }
+    }
+
+    #[test]
+    fn people_see_how_far_a_start_has_come_and_until_when_a_backoff_lasts() {
+        let at = Timestamp::from_seconds(1_700_000_000);
+        let pods = Some(ReadyPods { ready: 3, wanted: 8 });
+        let begun = Start { reason: ReadinessReason::WaitForStart, since: at, until: Some(at), pods };
+        let starting = Explanation { situation: Situation::Admitted, start: Some(begun), ..explanation() };
+        let told = lines("Job team/train", &starting, &[], Palette::None);
+        let expected = "  WaitForStart: 3 of 8 pods are ready, all have to be by 2023-11-14T22:13:20Z";
+        assert_eq!(told[3], expected);
+        assert_eq!(as_json(&starting)["start"]["readyPods"], 3);
+        let back = Explanation { situation: Situation::Backoff(at), retries: 2, ..explanation() };
+        let told = lines("Job team/train", &back, &[], Palette::None);
+        assert_eq!(told[3], "  Retry 2: not tried before 2023-11-14T22:13:20Z");
+        assert_eq!(as_json(&back)["notBefore"], "2023-11-14T22:13:20Z");
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub fn lines(life: &Life<'_>, palette: Palette) -> Vec<String> {
     let mut notes: Vec<String> = life.preemptor().iter().map(preempted_for).collect();
     notes.extend(life.victims().iter().map(preempted));
     notes.extend(life.evictions().map(evictions));
+    if life.retries() > 0 {
+        notes.push(format!("Retries because its pods were not ready in time: {}", life.retries()));
+    }
     notes.extend(life.not_recorded().iter().map(|what| format!("Not recorded: {what}")));
     if !notes.is_empty() {
         lines.push(String::new());
@@ -107,6 +110,7 @@ pub fn as_json(life: &Life<'_>) -> Value {
         "preemptedFor": life.preemptor().as_ref().map(other_json),
         "preempted": life.victims().iter().map(other_json).collect::<Vec<_>>(),
         "evictions": life.evictions(),
+        "retries": life.retries(),
         "notRecorded": life.not_recorded(),
     })
 }

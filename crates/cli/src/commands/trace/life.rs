@@ -108,6 +108,12 @@ impl<'o> Life<'o> {
         Some(&stats.evictions)
     }
 
+    /// How often it was sent back because its pods were not ready in time.
+    pub fn retries(&self) -> i32 {
+        let state = self.current().and_then(|workload| status(workload)?.requeue_state.as_ref());
+        state.and_then(|state| state.count).unwrap_or(0)
+    }
+
     /// What must have happened and is not stored, in words.
     pub fn not_recorded(&self) -> Vec<String> {
         let Some(workload) = self.current() else {

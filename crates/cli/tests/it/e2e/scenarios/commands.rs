@@ -15,7 +15,7 @@ async fn says(scene: &Scene, command: &str) -> Result<String> {
     Ok(said)
 }
 
-async fn answers(scene: &Scene, command: &str) -> Result<Value> {
+pub(super) async fn answers(scene: &Scene, command: &str) -> Result<Value> {
     let said = says(scene, &format!("{command} -n {} -o json", scene.name())).await?;
     serde_json::from_str(&said).with_context(|| format!("gangway {command} -o json is no JSON: {said}"))
 }

@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::commands::answers;
 use super::preemption::finishes;
 use crate::e2e::kinds::{NODE, POD, WORKLOAD};
 use crate::e2e::objects::{Job, condition, name};
@@ -98,6 +99,16 @@ pub async fn no_node_fits(scene: &Scene) -> Result<()> {
     ensure!(off["status"]["admission"].is_null(), "{off}");
     scene.event(WORKLOAD, name(&off), &format!("EvictedDueTo{reason}")).await?;
 
+    let told = answers(scene, "explain job/a").await?;
+    ensure!(told["situation"] == "Deactivated" && told["retries"] == 2, "{told}");
+    let message = told["message"].as_str().unwrap_or_default();
+    ensure!(message.starts_with("Gangway deactivated the Workload: Not all pods were ready"), "{told}");
+    let life = answers(scene, "trace job/a").await?;
+    ensure!(life["retries"] == 2, "{life}");
+    for event in ["EvictedDueToPodsReadyTimeout", reason, "Started"] {
+        ensure!(life["timeline"].to_string().contains(event), "the trace tells of {event}: {life}");
+    }
+
     node_comes(scene, true).await?;
     scene.patch(WORKLOAD, name(&off), json!({ "spec": { "active": true } })).await?;
     let back = scene.workload_has("a", ("PodsReady", "True", "Started")).await?;
@@ -113,6 +124,8 @@ pub async fn lost_pod_does_not_come_back(scene: &Scene) -> Result<()> {
     scene.submit_and_start(Job::new("a").pods(8).retries(5)).await?;
     scene.workload_has("a", ("PodsReady", "True", "Started")).await?;
     let pods = scene.running_pods("a").await?;
+    let told = answers(scene, "explain job/a").await?;
+    ensure!(told["start"]["reason"] == "Started" && told["start"]["readyPods"] == 8, "{told}");
     node_comes(scene, false).await?;
     scene.patch_status(POD, &pods[0], json!({ "phase": "Failed" })).await?;
     let waits = scene.workload_has("a", ("PodsReady", "False", "WaitForRecovery")).await?;
