@@ -118,7 +118,9 @@ impl Durable {
                 State::Pending(pending) => {
                     pending.evicted.as_ref().filter(|eviction| eviction.reason.deactivates())
                 }
-                State::Evicting(_, eviction) => Some(eviction).filter(|eviction| eviction.reason.deactivates()),
+                State::Evicting(_, eviction) => {
+                    Some(eviction).filter(|eviction| eviction.reason.deactivates())
+                }
                 _ => None,
             };
             let message = match by_gangway {

@@ -30,10 +30,15 @@ impl Clock for TokioClock {
     }
 }
 
+/// How long a slow request takes.
+const SLOW: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// What happens to one request on its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     None,
+    /// It takes 20 milliseconds.
+    Slow,
     /// It never reaches the server.
     Lost,
     /// It lands, and the answer is lost.
@@ -53,6 +58,8 @@ pub(crate) struct Connection {
     counts: fn(&Request<Body>) -> bool,
     counted: Arc<AtomicUsize>,
     fault_of: FaultOf,
+    /// How many of those that count are on their way, and how many were at most.
+    on_the_way: Arc<[AtomicUsize; 2]>,
     /// Told when the connection is cut off.
     pub(crate) cut: Arc<tokio::sync::Notify>,
 }
@@ -63,13 +70,18 @@ impl Connection {
         counts: fn(&Request<Body>) -> bool,
         fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static,
     ) -> Self {
-        let (counted, cut) = (Arc::default(), Arc::default());
-        Self { server: server.clone(), counts, counted, fault_of: Arc::new(fault_of), cut }
+        let (counted, cut, on_the_way) = (Arc::default(), Arc::default(), Arc::default());
+        Self { server: server.clone(), counts, counted, fault_of: Arc::new(fault_of), on_the_way, cut }
     }
 
     /// How many requests counted so far.
     pub(crate) fn counted(&self) -> usize {
         self.counted.load(Ordering::SeqCst)
+    }
+
+    /// How many slow requests were on their way at most.
+    pub(crate) fn most_on_the_way(&self) -> usize {
+        self.on_the_way[1].load(Ordering::SeqCst)
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -98,7 +110,14 @@ impl tower::Service<Request<Body>> for Connection {
         }
         let answer = (fault != Fault::Lost).then(|| self.server.call(request));
         let cut = Arc::clone(&self.cut);
+        let on_the_way = Arc::clone(&self.on_the_way);
         async move {
+            if fault == Fault::Slow {
+                let others = on_the_way[0].fetch_add(1, Ordering::SeqCst);
+                on_the_way[1].fetch_max(others + 1, Ordering::SeqCst);
+                tokio::time::sleep(SLOW).await;
+                on_the_way[0].fetch_sub(1, Ordering::SeqCst);
+            }
             let broken = || std::io::Error::other("the connection broke");
             let answer = answer.ok_or_else(broken)?.await.expect("the server cannot fail");
             match fault {

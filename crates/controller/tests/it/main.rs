@@ -5,5 +5,6 @@ mod connection;
 mod election;
 mod evictions;
 mod pods;
+mod readiness;
 mod workloads;
 mod world;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, TryStreamExt};
+use gangway_api::config::Configuration;
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use gangway_apiserver::{ApiServer, controllers};
 use gangway_controller::workloads::{Counts, EvictionCounts, Options, RequestCounts, run};
@@ -32,6 +33,8 @@ pub(crate) struct World {
     is_older: bool,
     pub(crate) clock: Arc<dyn Clock>,
     counts: Arc<RequestCounts>,
+    /// The configuration of the controller.
+    pub(crate) config: Configuration,
     /// Whether pods may finish.
     pods_may_finish: watch::Sender<bool>,
 }
@@ -51,7 +54,8 @@ impl World {
         let server = ApiServer::builder().seed(1).clock(Arc::clone(&clock));
         let server = if is_older { server.before_1_36() } else { server }.build();
         let (counts, pods_may_finish) = (Arc::default(), watch::Sender::new(false));
-        let world = Self { server, is_older, clock, counts, pods_may_finish };
+        let config = Configuration::default();
+        let world = Self { server, is_older, clock, counts, config, pods_may_finish };
         let client = world.server.client();
         let crds: Api<_> = Api::all(client.clone());
         for crd in gangway_api::crds() {
@@ -70,7 +74,8 @@ impl World {
     }
 
     pub(crate) fn controller(&self, client: Client) -> impl Future<Output = ()> + use<> {
-        let options = Options { counts: Arc::clone(&self.counts), ..Options::default() };
+        let (counts, config) = (Arc::clone(&self.counts), self.config.clone());
+        let options = Options { counts, config, ..Options::default() };
         run(client, Arc::clone(&self.clock), options).map(|ended| panic!("the controller ended: {ended:?}"))
     }
 

@@ -47,6 +47,8 @@ enum Mode {
     Full,
     /// A Workload takes back what others borrow: 100 queues of one cohort, 4 flavors.
     Preempt,
+    /// The pods of 10,000 Workloads are not ready in time, all in the same second.
+    Deadlines,
 }
 
 /// What was measured, for people and for programs.
@@ -77,6 +79,7 @@ pub fn measure(args: &AdmissionArgs) -> Report {
         Mode::Fit => fit(size),
         Mode::Full => full(size),
         Mode::Preempt => preempt(size.at_least),
+        Mode::Deadlines => deadlines(size),
     }
 }
 
@@ -169,6 +172,40 @@ fn full(size: Size) -> Report {
         spans("end → decisions", size, &measured.nanos),
         spans("end → decisions, processor time", size, &measured.cpu_nanos),
         spans("ten times as many, processor time", tenfold(size), &tenfold_measured.cpu_nanos),
+    ];
+    Report { figures, json }
+}
+
+/// Running Workloads whose time is over in the same second.
+const FOR_DEADLINES: usize = 10_000;
+
+fn deadlines(size: Size) -> Report {
+    let size = Size { queues: FOR_DEADLINES / runs::RUNNING_PER_QUEUE, workloads: 0, ..size };
+    let measured = runs::deadlines(size);
+    let runs = measured.nanos.len().max(1);
+    let each = |nanos: &[i64]| -> Vec<i64> {
+        let per_run = measured.decisions.max(1) as i64 / runs as i64;
+        nanos.iter().map(|nanos| nanos / per_run.max(1)).collect()
+    };
+    let input = format!(
+        "{FOR_DEADLINES} Workloads in {} queues whose start takes too long, all at once",
+        size.queues
+    );
+    let json = json!({
+        "build": BUILD, "mode": "deadlines", "queues": size.queues, "workloads": FOR_DEADLINES,
+        "repetitions": runs,
+        "evictions": measured.decisions,
+        "cycles": measured.work.cycles,
+        "nanosPerEviction": spans_json(&each(&measured.nanos)),
+        "cpuNanosPerEviction": spans_json(&each(&measured.cpu_nanos)),
+    });
+    let spans = |name, nanos: &[i64]| {
+        let count = measured.decisions;
+        Figure { count, ..Figure::spans(name, input.clone(), runs, &each(nanos)) }
+    };
+    let figures = vec![
+        spans("deadline → eviction, each", &measured.nanos),
+        spans("deadline → eviction, each, processor time", &measured.cpu_nanos),
     ];
     Report { figures, json }
 }

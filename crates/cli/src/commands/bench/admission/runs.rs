@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use gangway_admission::{Decision, Engine, Event, Work};
 use gangway_model::queues::{PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue};
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::Workload;
 use gangway_model::{Timestamp, Uid};
 use nix::sys::time::TimeValLike;
@@ -156,7 +157,7 @@ fn fit_once(engine: &mut Engine, size: Size, times: usize, measured: &mut Measur
 }
 
 /// Running Workloads per queue where nothing fits.
-const RUNNING_PER_QUEUE: usize = 20;
+pub const RUNNING_PER_QUEUE: usize = 20;
 
 /// An engine in which every queue is full, with whom runs there.
 fn full_engine(size: Size) -> (Engine, Vec<Workload>) {
@@ -200,6 +201,25 @@ pub fn full(size: Size) -> Measured {
             land(&mut engine, &decisions, now);
             engine.take_changed_queues();
         }
+    }
+    measured
+}
+
+/// Everybody who runs is out of time in the same second: from that second to the last decision.
+pub fn deadlines(size: Size) -> Measured {
+    let settings = WaitForPodsReady { block_admission: false, ..WaitForPodsReady::default() };
+    let mut measured = Measured::default();
+    while measured.total() < size.at_least {
+        let (mut engine, _) = full_engine(size);
+        engine.wait_for_pods_ready(Some(settings.clone()));
+        engine.apply(Event::Synced, START);
+        let decisions = engine.decide(START, usize::MAX);
+        land(&mut engine, &decisions, START);
+        let now = START.plus_seconds(settings.timeout_seconds);
+        let before = engine.work();
+        let began = Stopwatch::start();
+        let decisions = engine.decide(now, usize::MAX);
+        measured.add(began.stop(), &decisions, before, engine.work());
     }
     measured
 }

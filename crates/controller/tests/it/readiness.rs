@@ -1,0 +1,129 @@
+//! Pods that have to be ready in time, through the API: what that costs, and that it is counted once each.
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt;
+use gangway_api::config::Configuration;
+use gangway_api::kueue::Workload;
+use gangway_model::readiness::WaitForPodsReady;
+use gangway_model::reasons::EvictionReason;
+use http::{Method, Request};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use kube::client::Body;
+use serde_json::json;
+
+use crate::connection::{Connection, Fault};
+use crate::world::{World, condition, until};
+
+async fn world_with(settings: WaitForPodsReady) -> World {
+    let mut world = World::new().await;
+    world.config = Configuration { wait_for_pods_ready: Some(settings), ..Configuration::default() };
+    world
+}
+
+fn settings() -> WaitForPodsReady {
+    WaitForPodsReady {
+        timeout_seconds: 30,
+        backoff_base_seconds: 20,
+        block_admission: false,
+        ..WaitForPodsReady::default()
+    }
+}
+
+/// How often the only Workload was sent back.
+fn retries(workload: &Workload) -> i32 {
+    let state = workload.status.as_ref().and_then(|status| status.requeue_state.as_ref());
+    state.and_then(|state| state.count).unwrap_or(0)
+}
+
+fn has_left(workload: &Workload) -> bool {
+    retries(workload) == 1 && condition(workload, "QuotaReserved").is_none()
+}
+
+fn is_write(request: &Request<Body>) -> bool {
+    *request.method() != Method::GET
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_and_the_return_to_the_queue_take_four_decisions() {
+    let world = world_with(settings()).await;
+    let connection = Connection::new(&world.server, is_write, |_| Fault::None);
+    let story = async {
+        world.submit("a").await;
+        world.a_pod_runs().await;
+        let before = world.counts().decisions;
+        assert_eq!(before, 3, "its Workload, its admission, its start");
+        until("it has left", world.workloads(), |all| all.values().any(has_left)).await;
+        assert_eq!(world.counts().decisions, before + 4, "told, suspended, restored, released");
+        let runs = |job: &Job| job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(false));
+        until("it is back", world.jobs(), |jobs| jobs.values().any(runs)).await;
+        assert_eq!(
+            world.counts().decisions,
+            before + 4 + 2,
+            "that its backoff is over rides with its admission"
+        );
+    };
+    tokio::select! {
+        () = world.controller(connection.client()).boxed_local() => {}
+        () = world.cluster() => {}
+        () = story => {}
+    }
+    let counts = world.counts();
+    assert_eq!((counts.conflicts, counts.rejected, counts.retried), (0, 0, 0), "{counts:?}");
+    let key = ("cq".into(), EvictionReason::PodsReadyTimeout, "WaitForStart");
+    assert_eq!(world.eviction_counts().evicted, BTreeMap::from([(key, 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_adds_one_decision_to_a_life() {
+    let world = world_with(settings()).await;
+    let story = async {
+        world.submit("a").await;
+        world.a_pod_runs().await;
+        for pod in world.pods().list(&Default::default()).await.expect("a list") {
+            let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+            let patch = Patch::Merge(ready);
+            world.pods().patch_status(&pod.name_any(), &PatchParams::default(), &patch).await.expect("ready");
+        }
+        let is_ready = |w: &Workload| condition(w, "PodsReady") == Some("Started");
+        until("it is ready", world.workloads(), |all| all.values().any(is_ready)).await;
+        world.let_pods_finish();
+        world.complete(1).await;
+        world.finished(1).await;
+    };
+    tokio::select! {
+        () = world.controller(world.server.client()).boxed_local() => {}
+        () = world.cluster() => {}
+        () = story => {}
+    }
+    assert_eq!(world.counts().decisions, 4 + 1, "{:?}", world.counts());
+}
+
+/// Five hundred whose time is over in the same second, with writes that take their time: each is told once.
+#[tokio::test(start_paused = true)]
+async fn many_timeouts_at_once_are_told_once_each_and_not_all_at_the_same_time() {
+    const MANY: usize = 500;
+    let world = world_with(WaitForPodsReady { backoff_base_seconds: 3600, ..settings() }).await;
+    let quota = json!({"name": "default", "resources": [{"name": "cpu", "nominalQuota": MANY.to_string()}]});
+    world.change_queue(json!({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]})).await;
+    let connection = Connection::new(&world.server, is_write, |_| Fault::Slow);
+    let story = async {
+        for number in 0..MANY {
+            world.submit(&format!("job-{number}")).await;
+        }
+        let all_left =
+            |all: &BTreeMap<String, Workload>| all.values().filter(|w| has_left(w)).count() == MANY;
+        until("all have left", world.workloads(), all_left).await;
+    };
+    tokio::select! {
+        () = world.controller(connection.client()).boxed_local() => {}
+        () = world.cluster() => {}
+        () = story => {}
+    }
+    let key = ("cq".into(), EvictionReason::PodsReadyTimeout, "WaitForStart");
+    assert_eq!(world.eviction_counts().evicted, BTreeMap::from([(key, MANY as u64)]));
+    let most = connection.most_on_the_way();
+    assert!(most <= 256 + 16, "the lanes let at most so many go at a time, not {most}");
+}
