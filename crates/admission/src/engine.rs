@@ -4,7 +4,7 @@ use gangway_model::planted::Planted;
 use gangway_model::queues::QueueCounts;
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason};
-use gangway_model::workload::Workload;
+use gangway_model::workload::{State, Workload};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::cycle::Blocked;
@@ -198,7 +198,11 @@ impl Engine {
             }
             self.end_hold_that_is_over(id, now);
             self.end_staleness_that_is_over(id, now);
-            self.reindex(id);
+            // Only who waits may wait elsewhere when a time has come.
+            let waits = |workload: &Workload| matches!(workload.state, State::Pending(_));
+            if self.durable.workloads.get(id).is_some_and(waits) {
+                self.reindex(id);
+            }
             self.touch(id);
             // A stored time that has passed stays stored; it fires once, and later ones remain.
             self.set_deadline(id, now);

@@ -66,7 +66,7 @@ pub(crate) fn due(
             let reason = requeue(durable, workload, pending)?;
             let pending = Pending {
                 requeued: Some(Requeued { eligible: true, reason, at }),
-                requeue_state: kept_after(pending).cloned(),
+                requeue_state: kept_after(pending),
                 ..pending.clone()
             };
             Some((Action::Requeue(reason), State::Pending(pending)))
@@ -76,9 +76,9 @@ pub(crate) fn due(
 
 /// What is known of the times at which a Workload was sent back when it is activated again. Whom Gangway itself had
 /// deactivated for them begins anew.
-fn kept_after(pending: &Pending) -> Option<&Box<RequeueState>> {
+fn kept_after(pending: &Pending) -> Option<Box<RequeueState>> {
     let by_gangway = pending.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway());
-    pending.requeue_state.as_ref().filter(|_| !by_gangway)
+    pending.requeue_state.clone().filter(|_| !by_gangway)
 }
 
 /// A holder of quota has to leave, if it has to, for a reason that is none of its pods' doing.
@@ -102,7 +102,7 @@ pub(crate) fn leaving(
     readiness: Option<&WaitForPodsReady>,
     at: Timestamp,
 ) -> Reservation {
-    let requeue_state = readiness::kept_count(reservation, readiness, at).cloned();
+    let requeue_state = readiness::kept_count(reservation, readiness, at);
     Reservation { past_eviction: None, requeue_state, ..reservation.clone() }
 }
 

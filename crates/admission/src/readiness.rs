@@ -60,7 +60,7 @@ pub(crate) fn follow_pods(
     });
     let pods_ready = reason.map(|reason| Box::new(PodsReady { reason, at, allowed_seconds }));
     let requeue_state = match reason {
-        Some(WaitForRecovery) => kept_count(reservation, settings, at).cloned(),
+        Some(WaitForRecovery) => kept_count(reservation, settings, at),
         _ => reservation.requeue_state.clone(),
     };
     let reservation = Reservation { pods_ready, requeue_state, ..reservation.clone() };
@@ -68,15 +68,15 @@ pub(crate) fn follow_pods(
 }
 
 /// What is kept of how often somebody was sent back when its readiness ends: nothing if it was ready for long.
-pub(crate) fn kept_count<'r>(
-    reservation: &'r Reservation,
+pub(crate) fn kept_count(
+    reservation: &Reservation,
     settings: Option<&WaitForPodsReady>,
     at: Timestamp,
-) -> Option<&'r Box<RequeueState>> {
+) -> Option<Box<RequeueState>> {
     let was_ready_for_long = reservation.pods_ready.as_ref().is_some_and(|ready| {
         ready.reason.is_ready() && settings.is_some_and(|settings| settings.is_reset(ready.at, at))
     });
-    reservation.requeue_state.as_ref().filter(|_| !was_ready_for_long)
+    reservation.requeue_state.clone().filter(|_| !was_ready_for_long)
 }
 
 /// The timeouts that hold for somebody with quota of a queue.

@@ -97,7 +97,7 @@ async fn settle(world: &mut World, scenario: &Scenario) {
             restless,
             forgotten,
             misremembered,
-            all_end: !scenario.acts.iter().any(|act| act.what.redefines()),
+            all_end: scenario.readiness.is_none() && !scenario.acts.iter().any(|act| act.what.redefines()),
             occasions: scenario.occasions(),
         };
         check_step(view, &Step::default(), now).or_else(|| check_rest(view, &rest))

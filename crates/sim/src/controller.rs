@@ -8,6 +8,7 @@ use gangway_apiserver::ApiServer;
 use gangway_controller::election::Candidate;
 use gangway_controller::workloads;
 use gangway_model::planted::Planted;
+use gangway_model::readiness::WaitForPodsReady;
 
 use crate::clock::VirtualClock;
 use crate::faults::Connection;
@@ -17,8 +18,13 @@ use crate::witness::{CONTROLLERS, LEASE, Witness};
 const RESTART: Duration = Duration::from_secs(2);
 
 /// The configuration of a simulated controller.
-pub fn config() -> Configuration {
-    Configuration { requests_per_second: f64::MAX, request_burst: u32::MAX, ..Configuration::default() }
+pub fn config(wait_for_pods_ready: Option<WaitForPodsReady>) -> Configuration {
+    Configuration {
+        requests_per_second: f64::MAX,
+        request_burst: u32::MAX,
+        wait_for_pods_ready,
+        ..Configuration::default()
+    }
 }
 
 /// One of the controllers, over all its lives.
@@ -29,6 +35,8 @@ pub struct Controller {
     pub is_elected: bool,
     /// A mistake that it makes.
     pub planted: Planted,
+    /// When pods have to be ready.
+    pub readiness: Option<WaitForPodsReady>,
     /// The API.
     pub api: ApiServer,
     /// Its clock, which may be wrong.
@@ -56,7 +64,7 @@ impl Controller {
         let work = |client| {
             self.witness.begins_anew(name);
             let options = workloads::Options {
-                config: config(),
+                config: config(self.readiness.clone()),
                 planted: self.planted,
                 onlooker: Some(self.witness.onlooker()),
                 ..workloads::Options::default()

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use gangway_model::conditions::conditions;
 use gangway_model::queues::{QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue};
-use gangway_model::reasons::PreemptionReason;
+use gangway_model::reasons::{EvictionReason, PreemptionReason};
 use gangway_model::workload::{State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
@@ -117,6 +117,8 @@ invariants! {
     "S7" Step one_eviction "An eviction is counted once on its Workload."
     "S8" Step conditions_follow_state "Conditions are a function of the state."
     "S9" Step order "In one queue and shape, and in a strict queue whatever the shape, nobody is admitted before somebody who waits longer and has at least its priority."
+    "S10" Step backoff "Nobody gets quota before the time until which it is not tried, and nobody who may run waits for such a time."
+    "S11" Step count "How often a Workload was sent back grows by one with every eviction for not being ready, and falls only when it was ready for long or is activated after Gangway had deactivated it."
     "S13" Step no_negative_number "No count and no sum is negative."
     "S14" Step fenced "Whoever does not lead, or does not lead any more, changes nothing."
     "L6" Step bounded_starvation "Whoever was passed by gets quota before more than two of those that passed it have ended."
@@ -270,7 +272,11 @@ fn within_queue_problem(
 
 fn no_idle_preemption(context: &Context<'_>) -> Option<String> {
     let left_out = context.view.dues.preemptors.iter().find(|(_, preemptor)| {
-        preemptor.has_its_room() && context.now >= preemptor.last_left_at.plus_seconds(START_SECONDS)
+        // Where one starts at a time, it may have to wait for others to start.
+        let is_sequential = context.view.readiness.as_ref().is_some_and(|settings| settings.block_admission);
+        !is_sequential
+            && preemptor.has_its_room()
+            && context.now >= preemptor.last_left_at.plus_seconds(START_SECONDS)
     });
     if context.view.dues.taken.is_some() {
         return context.view.dues.taken.clone();
@@ -309,6 +315,62 @@ fn bounded_starvation(context: &Context<'_>) -> Option<String> {
     let ended = |uid: &Uid| passed_by.iter().filter(|p| p.waiting == *uid).map(|p| p.ended).sum::<usize>();
     let starved = passed_by.iter().find(|passed| ended(&passed.waiting) > MOST_PASSED_BY)?;
     Some(format!("{}, and {} that passed it have ended", starved.what, ended(&starved.waiting)))
+}
+
+/// Until when a Workload is not tried.
+fn not_before(state: &State) -> Option<Timestamp> {
+    state.requeue_state()?.requeue_at
+}
+
+fn backoff(context: &Context<'_>) -> Option<String> {
+    let may_be_wrong = context.view.clock_error_seconds;
+    if let Some(admitted) = context.admitted()
+        && let Some(until) = context.state_before().and_then(not_before)
+        && context.now.plus_seconds(may_be_wrong) < until
+    {
+        return Some(format!("{} gets quota before {until:?}", admitted.record.name));
+    }
+    let changed = context.changed()?;
+    let waits =
+        matches!(changed.record.state, State::Holding(_)) && not_before(&changed.record.state).is_some();
+    waits.then(|| format!("{} may run and is not to be tried", changed.record.name))
+}
+
+fn count(context: &Context<'_>) -> Option<String> {
+    let changed = context.changed()?;
+    let count = |state: &State| state.requeue_state().map_or(0, |state| state.count);
+    let (was, is) = (count(context.state_before()?), count(&changed.record.state));
+    let evicted = context.evicted().and_then(|seen| match &seen.record.state {
+        State::Evicting(_, eviction) => Some(eviction.reason),
+        _ => None,
+    });
+    let not_in_time = evicted == Some(EvictionReason::PodsReadyTimeout);
+    let is_right = match (not_in_time, is == 0 && was > 0) {
+        (true, _) => is == was + 1,
+        (false, true) => may_count_anew(context),
+        (false, false) => is == was,
+    };
+    (!is_right)
+        .then(|| format!("{} counts {was}, then {is}, after {}", changed.record.name, context.step.summary))
+}
+
+/// Whether a Workload that was sent back before may begin to count anew with this step.
+fn may_count_anew(context: &Context<'_>) -> bool {
+    match context.state_before() {
+        Some(State::Holding(before)) => {
+            let ready = before.pods_ready.as_ref().filter(|ready| ready.reason.is_ready());
+            let settings =
+                context.view.readiness.as_ref().filter(|settings| settings.reset_after_ready_seconds > 0);
+            ready.zip(settings).is_some_and(|(ready, settings)| {
+                let ended = context.now.plus_seconds(2 * context.view.clock_error_seconds);
+                settings.is_reset(ready.at, ended)
+            })
+        }
+        Some(State::Pending(before)) => {
+            before.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway())
+        }
+        _ => false,
+    }
 }
 
 fn no_negative_number(context: &Context<'_>) -> Option<String> {

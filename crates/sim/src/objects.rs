@@ -71,6 +71,11 @@ pub fn job(plan: &JobPlan) -> Value {
         "fake.gangway.dev/run-for": format!("{}ms", plan.runs_millis),
         "fake.gangway.dev/terminate-after": format!("{}ms", plan.leaves_millis),
     });
+    match plan.ready_millis {
+        None => annotations["fake.gangway.dev/ready-after"] = json!("never"),
+        Some(0) => {}
+        Some(millis) => annotations["fake.gangway.dev/ready-after"] = json!(format!("{millis}ms")),
+    }
     if plan.fails {
         annotations["fake.gangway.dev/fail"] = json!("true");
     }

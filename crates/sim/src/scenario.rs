@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gangway_model::planted::Planted;
+use gangway_model::readiness::{RequeuingTimestamp, WaitForPodsReady};
 
 use crate::faults::Faults;
 
@@ -62,6 +63,8 @@ pub struct JobPlan {
     pub leaves_millis: u64,
     /// Whether its pods fail.
     pub fails: bool,
+    /// How long its pods take to be ready, in milliseconds; none if they never are.
+    pub ready_millis: Option<u64>,
 }
 
 /// Something that somebody does.
@@ -131,6 +134,8 @@ pub struct Scenario {
     pub is_elected: bool,
     /// A mistake that the controller is to make.
     pub planted: Planted,
+    /// When pods have to be ready; none if nobody asks.
+    pub readiness: Option<WaitForPodsReady>,
     /// The queues.
     pub queues: Vec<Queue>,
     /// What goes wrong while things happen.
@@ -186,6 +191,20 @@ impl Dice {
             runs_millis: self.0.u64(200..60_000),
             leaves_millis: if self.in_a_thousand(500) { 0 } else { self.0.u64(0..30_000) },
             fails: self.in_a_thousand(100),
+            ready_millis: Some(0),
+        }
+    }
+
+    fn readiness(&mut self) -> WaitForPodsReady {
+        WaitForPodsReady {
+            timeout_seconds: self.0.i64(5..40),
+            recovery_timeout_seconds: self.in_a_thousand(700).then(|| self.0.i64(2..30)),
+            block_admission: self.in_a_thousand(300),
+            timestamp: self.one_of(&[RequeuingTimestamp::Eviction, RequeuingTimestamp::Creation]),
+            backoff_limit_count: Some(self.0.u32(0..3)),
+            backoff_base_seconds: self.0.u32(0..20),
+            backoff_max_seconds: self.0.u32(0..60),
+            reset_after_ready_seconds: self.one_of(&[0, 5, 60]),
         }
     }
 
@@ -243,6 +262,23 @@ fn add_hand_overs(seed: u64, span: u64, jobs: usize, acts: &mut Vec<Act>) -> boo
     is_elected
 }
 
+/// Says when pods have to be ready, if they have to, and makes some Jobs slow and some hopeless. The dice are its own, so
+/// that all else of a scenario is the same.
+fn add_readiness(seed: u64, acts: &mut [Act]) -> Option<WaitForPodsReady> {
+    let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x4ead));
+    let readiness = dice.in_a_thousand(300).then(|| dice.readiness())?;
+    for act in acts {
+        if let Deed::Submit(plan) = &mut act.what {
+            plan.ready_millis = match dice.0.u32(0..10) {
+                0 => None,
+                1..4 => Some(dice.0.u64(0..60_000)),
+                _ => Some(0),
+            };
+        }
+    }
+    Some(readiness)
+}
+
 impl Scenario {
     /// A scenario with this many Jobs and a third as many interferences. The same seed makes the same one.
     pub fn random(seed: u64, jobs: usize) -> Self {
@@ -260,8 +296,26 @@ impl Scenario {
             acts.push(Act { at, what: dice.interference(jobs) });
         }
         let is_elected = add_hand_overs(seed, span, jobs, &mut acts);
+        let readiness = add_readiness(seed, &mut acts);
         acts.sort_by_key(|act| act.at);
-        Self { seed, is_elected, planted: Planted::default(), queues, faults, acts }
+        Self { seed, is_elected, planted: Planted::default(), readiness, queues, faults, acts }
+    }
+
+    /// The same where nobody asks whether pods are ready, and all are at once.
+    pub fn without_readiness(mut self) -> Self {
+        self.readiness = None;
+        for act in &mut self.acts {
+            if let Deed::Submit(plan) = &mut act.what {
+                plan.ready_millis = Some(0);
+            }
+        }
+        self
+    }
+
+    /// By how many seconds the clock of a controller may be wrong.
+    pub fn clock_error_seconds(&self) -> i64 {
+        let step = |act: &Act| if let Deed::StepClock(seconds) = act.what { seconds.abs() } else { 0 };
+        self.acts.iter().map(step).max().unwrap_or(0)
     }
 
     /// How often somebody interferes or submits.

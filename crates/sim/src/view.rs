@@ -8,6 +8,7 @@ use gangway_api::pods;
 use gangway_api::records::{self, ResourceRules};
 use gangway_apiserver::{ChangeKind, Committed};
 use gangway_model::queues::{ClusterQueue, Cohort, LocalQueue};
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::{Admission, State, Workload};
 use gangway_model::{
     ClusterQueueName, CohortName, FlavorName, ObjectName, Quantity, Requests, ResourceName, Timestamp, Uid,
@@ -23,6 +24,10 @@ use crate::witness::LEASE;
 /// Everything that matters, as it is stored now.
 #[derive(Debug, Default)]
 pub struct View {
+    /// When pods have to be ready; none if nobody asks.
+    pub readiness: Option<WaitForPodsReady>,
+    /// By how many seconds the clock of a controller may be wrong.
+    pub clock_error_seconds: i64,
     /// Workloads by uid.
     pub workloads: BTreeMap<Uid, SeenWorkload>,
     /// Jobs by uid.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use gangway_admission::Durable;
 use gangway_apiserver::{ApiServer, Committed};
 use gangway_controller::workloads::Onlooker;
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::{Clock, Timestamp};
 use tokio::sync::Notify;
 
@@ -111,6 +112,12 @@ impl Witness {
             crash: Default::default(),
             freeze: Default::default(),
         })
+    }
+
+    /// What holds for the whole of a simulation.
+    pub fn expect(&self, readiness: Option<WaitForPodsReady>, clock_error_seconds: i64) {
+        let view = &mut self.state().view;
+        (view.readiness, view.clock_error_seconds) = (readiness, clock_error_seconds);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

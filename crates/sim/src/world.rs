@@ -10,6 +10,7 @@ use gangway_apiserver::{ApiServer, controllers};
 use gangway_controller::workloads::Snapshot;
 use gangway_controller::{pods, workloads};
 use gangway_model::Clock;
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_node::fake::{FakeNode, run_fake_nodes};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -42,6 +43,7 @@ pub struct World {
     parts: JoinSet<()>,
     plans: BTreeMap<String, JobPlan>,
     quotas: BTreeMap<&'static str, Vec<crate::scenario::Quota>>,
+    readiness: Option<WaitForPodsReady>,
 }
 
 impl World {
@@ -52,6 +54,7 @@ impl World {
         let api = ApiServer::builder().seed(scenario.seed).clock(clock.clone()).build();
         let chance = Chance::seeded(scenario.seed ^ 0x5eed, Faults::default());
         let witness = Witness::begin(api.clone(), clock.clone(), chance, listener);
+        witness.expect(scenario.readiness.clone(), scenario.clock_error_seconds());
         let user = Connection::spared_client(&api, "user", &witness);
         let quotas = scenario.queues.iter().map(|queue| (queue.name, queue.quotas.to_vec())).collect();
         let mut world = Self {
@@ -63,6 +66,7 @@ impl World {
             parts: JoinSet::new(),
             plans: BTreeMap::new(),
             quotas,
+            readiness: scenario.readiness.clone(),
         };
         world.define(scenario).await;
         world.witness.set_faults(scenario.faults);
@@ -121,6 +125,7 @@ impl World {
                 number,
                 is_elected: scenario.is_elected,
                 planted: scenario.planted,
+                readiness: scenario.readiness.clone(),
                 api: self.api.clone(),
                 clock: self.controller_clock.clone(),
                 witness: self.witness.clone(),
@@ -189,7 +194,7 @@ impl World {
 
     /// The cluster as a controller that started now would see it.
     pub async fn snapshot(&self) -> Result<Snapshot, workloads::Error> {
-        Snapshot::read(self.user.clone(), self.clock.clone(), &config()).await
+        Snapshot::read(self.user.clone(), self.clock.clone(), &config(self.readiness.clone())).await
     }
 
     fn jobs(&self) -> Api<Job> {

@@ -55,6 +55,7 @@ fn a_job_that_takes_the_name_of_one_that_runs_is_another() {
         runs_millis: 20_000,
         leaves_millis: 5_000,
         fails: false,
+        ready_millis: Some(0),
     };
     let random = Scenario::random(1, 0);
     let mut queues = random.queues.clone();
