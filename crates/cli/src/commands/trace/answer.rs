@@ -204,6 +204,7 @@ mod tests {
             "",
             "Preempted for Job team/high (Workload team/job-high); it is leaving. InClusterQueue: A Workload of the same ClusterQueue with a higher priority, or of the same and older, needs its quota.",
             "Evictions: Preempted/InClusterQueue ×2",
+            "Retries because its pods were not ready in time: 1",
         ];
         assert_eq!(lines, expected);
         assert_eq!(json["timeline"][4]["offsetSeconds"], json!(5.25));
