@@ -448,8 +448,12 @@ impl Engine {
         if !self.readiness.as_ref().is_some_and(|settings| settings.block_admission) {
             return;
         }
-        // Who is being deleted starts no more, and nothing is decided of it.
-        let live = self.durable.workloads.get(id).filter(|workload| !workload.deleting);
+        // Who is being deleted or was told to leave starts no more, and its pods may be stuck for ever.
+        let live = self
+            .durable
+            .workloads
+            .get(id)
+            .filter(|workload| !workload.deleting && !matches!(workload.state, State::Evicting(..)));
         let held = live.and_then(|workload| {
             let decided = self.track(id)?.decision.as_ref().map(|write| &write.state);
             workload.state.reservation().or_else(|| decided?.reservation())

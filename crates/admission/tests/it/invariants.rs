@@ -6,7 +6,7 @@ use gangway_admission::{Action, Decision, Situation};
 use gangway_model::conditions::{Notes, Reading, conditions, read};
 use gangway_model::queues::QueueingStrategy;
 use gangway_model::reasons::{EvictionReason, RequeueReason};
-use gangway_model::workload::{Admission, Reservation, State, Workload};
+use gangway_model::workload::{Admission, State, Workload};
 
 use crate::slow_model;
 use crate::store::{Cell, cells, nominal, stored_admission};
@@ -107,7 +107,9 @@ fn check_sequence(world: &World, before: &[Decision], admitted: &Workload) {
     }
     let admits = |d: &&Decision| matches!(d.action, Action::Admit(_));
     assert!(!before.iter().any(|d| admits(&d)), "{} is admitted with another", admitted.name);
-    let starts = |w: &&Workload| !w.deleting && w.state.reservation().is_some_and(Reservation::is_starting);
+    let starts = |w: &&Workload| {
+        !w.deleting && matches!(&w.state, State::Holding(reservation) if reservation.is_starting())
+    };
     let starting = world.seen.workloads.values().find(starts);
     assert!(starting.is_none(), "{} is admitted while {starting:?} starts", admitted.name);
 }
