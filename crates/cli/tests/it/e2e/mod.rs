@@ -19,6 +19,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use k8s_openapi::api::batch::v1::Job;
 
 use scenarios::{ALONE, READINESS, SCENARIOS, Scenario};
 use scene::Scene;
@@ -70,6 +71,8 @@ async fn run_all(world: &World) -> bool {
             outcomes.push(run(world, scenario).await);
         }
         for (config, part) in READINESS.iter().filter(|(_, part)| part.iter().any(|one| is_chosen(&one))) {
+            // What other scenarios left behind starts, or never will: where one starts at a time, that would be seen.
+            remove_jobs(world).await;
             let configured = world.controller.configure(config).and_then(|()| world.controller.restart());
             if let Err(error) = configured {
                 println!("FAIL  the controller cannot be started with a configuration: {error:#}");
@@ -87,6 +90,18 @@ async fn run_all(world: &World) -> bool {
     }
     println!("end-to-end: {} scenarios on {}", outcomes.len(), world.api);
     failed == 0
+}
+
+/// Deletes the Jobs of all scenarios so far.
+async fn remove_jobs(world: &World) {
+    let all: kube::Api<Job> = kube::Api::all(world.client.clone());
+    for job in all.list(&Default::default()).await.into_iter().flatten() {
+        let (Some(namespace), Some(name)) = (job.metadata.namespace, job.metadata.name) else { continue };
+        let jobs: kube::Api<Job> = kube::Api::namespaced(world.client.clone(), &namespace);
+        if let Err(error) = jobs.delete(&name, &kube::api::DeleteParams::background()).await {
+            println!("Job {namespace}/{name} of an earlier scenario is left: {error}");
+        }
+    }
 }
 
 async fn run(world: &World, (name, play): &Scenario) -> bool {
