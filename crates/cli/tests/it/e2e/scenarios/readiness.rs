@@ -168,9 +168,9 @@ pub async fn two_gangs_one_after_the_other(scene: &Scene) -> Result<()> {
     scene.cluster_queue(&[("SCENE-late", "2000")], "waitForPodsReady: {timeout: 3s}").await?;
     scene.local_queue("main").await?;
     node_comes(scene, true).await?;
-    // The node has 1000 CPUs, and the quota is twice that.
+    // The node has 1000 CPUs, of which pods of other scenarios may use a few, and the quota is twice that.
     for job in ["a", "b"] {
-        scene.submit(Job::new(job).pods(2).cpu("500")).await?;
+        scene.submit(Job::new(job).pods(2).cpu("400")).await?;
     }
     let first = scene
         .until(WORKLOAD, "one of them is ready", |workloads| {
