@@ -29,6 +29,16 @@ pub(crate) struct Policy<'p> {
     pub(crate) is_blocked: bool,
 }
 
+/// Somebody with quota who was not told to leave, at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held<'h> {
+    pub(crate) durable: &'h Durable,
+    pub(crate) policy: Policy<'h>,
+    pub(crate) workload: &'h Workload,
+    pub(crate) reservation: &'h Reservation,
+    pub(crate) at: Timestamp,
+}
+
 /// What is due, and the state that it leads to.
 pub(crate) fn due(
     durable: &Durable,
@@ -49,10 +59,13 @@ pub(crate) fn due(
     }
     match &workload.state {
         State::Finished(..) => None,
-        State::Holding(reservation) => told_to_leave(durable, policy, workload, reservation, at)
-            .or_else(|| flip_to_admitted(durable, policy, workload, reservation, at))
-            .or_else(|| readiness::follow_pods(durable, policy, workload, reservation, at))
-            .or_else(|| readiness::out_of_time(durable, policy.readiness?, workload, reservation, at)),
+        State::Holding(reservation) => {
+            let held = Held { durable, policy, workload, reservation, at };
+            told_to_leave(held)
+                .or_else(|| flip_to_admitted(held))
+                .or_else(|| readiness::follow_pods(held))
+                .or_else(|| readiness::out_of_time(held))
+        }
         State::Evicting(_, eviction) if eviction.reason.deactivates() && workload.active => {
             Some((Action::Deactivate, workload.state.clone()))
         }
@@ -82,13 +95,8 @@ fn kept_after(pending: &Pending) -> Option<Box<RequeueState>> {
 }
 
 /// A holder of quota has to leave, if it has to, for a reason that is none of its pods' doing.
-fn told_to_leave(
-    durable: &Durable,
-    policy: Policy<'_>,
-    workload: &Workload,
-    reservation: &Reservation,
-    at: Timestamp,
-) -> Option<(Action, State)> {
+fn told_to_leave(held: Held<'_>) -> Option<(Action, State)> {
+    let Held { durable, policy, workload, reservation, at } = held;
     let (reason, message) = eviction(durable, policy.rules, workload, reservation)?;
     let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
     let reservation = leaving(reservation, policy.readiness, at);
@@ -155,13 +163,8 @@ fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)>
 }
 
 /// Quota was set aside, and nothing else has to happen first any more.
-fn flip_to_admitted(
-    durable: &Durable,
-    policy: Policy<'_>,
-    workload: &Workload,
-    reservation: &Reservation,
-    at: Timestamp,
-) -> Option<(Action, State)> {
+fn flip_to_admitted(held: Held<'_>) -> Option<(Action, State)> {
+    let Held { durable, policy, workload, reservation, at } = held;
     let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
     if reservation.admitted_at.is_some() || policy.is_blocked || !queue.admission_checks.is_empty() {
         return None;

@@ -1,6 +1,6 @@
 //! Whether the pods of those who may run are ready, and for how long they may not be.
 
-use gangway_model::readiness::{EffectiveTimeouts, Timeouts, WaitForPodsReady};
+use gangway_model::readiness::{EffectiveTimeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason};
 use gangway_model::workload::{Eviction, PodsReady, RequeueState, Reservation, State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp};
@@ -8,7 +8,7 @@ use gangway_model::{ClusterQueueName, Timestamp};
 use crate::decision::Action;
 use crate::durable::Durable;
 use crate::event::ReadyPods;
-use crate::lifecycle::{Policy, leaving};
+use crate::lifecycle::{Held, leaving};
 
 /// What is written down of the pods of somebody who is admitted now.
 pub(crate) fn at_admission(
@@ -32,14 +32,9 @@ fn are_ready(durable: &Durable, workload: &Workload) -> bool {
 }
 
 /// Writes down that the pods of somebody who may run are ready now, or are not any more.
-pub(crate) fn follow_pods(
-    durable: &Durable,
-    policy: Policy<'_>,
-    workload: &Workload,
-    reservation: &Reservation,
-    at: Timestamp,
-) -> Option<(Action, State)> {
+pub(crate) fn follow_pods(held: Held<'_>) -> Option<(Action, State)> {
     use ReadinessReason::{Recovered, Started, WaitForRecovery, WaitForStart};
+    let Held { durable, policy, workload, reservation, at } = held;
     reservation.admitted_at?;
     let settings = policy.readiness;
     let known = reservation.pods_ready.as_ref().map(|ready| ready.reason);
@@ -88,7 +83,7 @@ fn timeouts(
 ) -> EffectiveTimeouts {
     let queue = durable.cluster_queues.get(queue);
     let of_queue = queue.map(|queue| queue.timeouts).unwrap_or_default();
-    let of_job = workload.timeouts.as_deref().copied().unwrap_or(Timeouts::default());
+    let of_job = workload.timeouts.as_deref().copied().unwrap_or_default();
     settings.timeouts(of_queue, of_job)
 }
 
@@ -112,13 +107,9 @@ pub(crate) fn deadline(
 }
 
 /// The pods of somebody who may run were not ready in time: it leaves, and is tried again later or not at all.
-pub(crate) fn out_of_time(
-    durable: &Durable,
-    settings: &WaitForPodsReady,
-    workload: &Workload,
-    reservation: &Reservation,
-    at: Timestamp,
-) -> Option<(Action, State)> {
+pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
+    let Held { durable, policy, workload, reservation, at } = held;
+    let settings = policy.readiness?;
     let (waits_for, deadline) = deadline(durable, settings, workload, reservation)?;
     if at < deadline {
         return None;

@@ -282,3 +282,60 @@ impl<'j> JobView<'j> {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(spec: Value, status: Value) -> Option<ReadyPods> {
+        let mut spec = spec;
+        spec["template"] = json!({"spec": {"containers": []}});
+        let job = json!({"metadata": {"name": "j"}, "spec": spec, "status": status});
+        facts(&serde_json::from_value(job).unwrap()).pods
+    }
+
+    #[test]
+    fn pods_are_ready_when_as_many_as_run_at_a_time_are_or_have_succeeded() {
+        let uncounted = json!({"succeeded": ["u1"], "failed": ["u2"]});
+        let table = [
+            (json!({"parallelism": 4, "completions": 4}), json!({"ready": 3}), (3, 4)),
+            (json!({"parallelism": 4, "completions": 2}), json!({"ready": 2}), (2, 2)),
+            (json!({"parallelism": 2, "completions": 8}), json!({"ready": 1, "succeeded": 5}), (6, 2)),
+            (json!({"parallelism": 2}), json!({"ready": 1, "uncountedTerminatedPods": uncounted}), (2, 2)),
+            (json!({"parallelism": 4, "completions": 4}), json!({"ready": 3, "failed": 9}), (3, 4)),
+            // An index that failed for good has no pod that could be ready.
+            (
+                json!({"parallelism": 5, "completions": 5}),
+                json!({"ready": 1, "failedIndexes": "0,2-4"}),
+                (5, 5),
+            ),
+            (json!({}), json!({}), (0, 1)),
+            (json!({"parallelism": 0}), json!({}), (0, 0)),
+        ];
+        for (spec, status, (ready_pods, wanted)) in table {
+            let expected = Some(ReadyPods { ready: ready_pods, wanted });
+            assert_eq!(ready(spec.clone(), status.clone()), expected, "{spec} {status}");
+        }
+        let suspended = json!({"parallelism": 1, "suspend": true});
+        assert_eq!(ready(suspended, json!({"succeeded": 3})), None, "what is suspended does not start");
+    }
+
+    #[test]
+    fn a_workload_has_the_timeouts_that_its_job_asks_for() {
+        let job = json!({"metadata": {"name": "j", "uid": "u", "annotations": {
+                "gangway.dev/pods-ready-timeout": "5m", "mine": "x"}},
+            "spec": {"template": {"spec": {"containers": []}}}});
+        let job: Job = serde_json::from_value(job).unwrap();
+        let view = JobView(&job);
+        let mut workload = view.workload("lq", &Priority { value: 0, class: None });
+        let expected = [(names::PODS_READY_TIMEOUT_ANNOTATION.to_owned(), "5m".to_owned())];
+        assert_eq!(*workload.annotations(), expected.into());
+        assert!(view.changed_wishes(&workload).is_empty());
+        let recovery = names::PODS_READY_RECOVERY_TIMEOUT_ANNOTATION.to_owned();
+        workload.annotations_mut().clear();
+        workload.annotations_mut().insert(recovery.clone(), "1m".to_owned());
+        let changed = view.changed_wishes(&workload);
+        assert_eq!(changed[names::PODS_READY_TIMEOUT_ANNOTATION], "5m");
+        assert!(changed[&recovery].is_null(), "what the Job does not ask for goes");
+    }
+}
