@@ -47,5 +47,6 @@ pub use engine::Engine;
 pub use event::{Event, JobEnd, JobFacts, Outcome, ReadyPods};
 pub use explain::{Explanation, LeavingVictim, PreemptedFor, Situation, Start};
 pub use memory::{QueueRef, Work};
+pub use readiness::TooLong;
 pub use rules::Rules;
 pub use trace::{FlavorTrace, Shortage, Verdict};

@@ -7,6 +7,7 @@ use gangway_model::{ClusterQueueName, Timestamp};
 
 use crate::decision::Action;
 use crate::durable::Durable;
+use crate::engine::Engine;
 use crate::event::ReadyPods;
 use crate::lifecycle::{Held, leaving};
 
@@ -72,6 +73,39 @@ pub(crate) fn kept_count(
         ready.reason.is_ready() && settings.is_some_and(|settings| settings.is_reset(ready.at, at))
     });
     reservation.requeue_state.clone().filter(|_| !was_ready_for_long)
+}
+
+/// A timeout that a Job asks for and that its queue does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong {
+    /// What it is for.
+    pub reason: ReadinessReason,
+    /// What the Job asks for.
+    pub asked_seconds: i64,
+    /// What holds instead.
+    pub allowed_seconds: i64,
+}
+
+impl Engine {
+    /// The timeouts that a Job asks for in vain, because its queue allows only shorter ones.
+    pub fn timeouts_too_long(&self, workload: &Workload) -> Vec<TooLong> {
+        let (Some(settings), Some(asked)) = (&self.readiness, workload.timeouts.as_deref()) else {
+            return Vec::new();
+        };
+        let Some(queue) = self.durable.cluster_queue_of(workload) else { return Vec::new() };
+        let allowed = timeouts(&self.durable, settings, workload, queue);
+        let pairs = [
+            (ReadinessReason::WaitForStart, asked.start_seconds, Some(allowed.start_seconds)),
+            (ReadinessReason::WaitForRecovery, asked.recovery_seconds, allowed.recovery_seconds),
+        ];
+        let too_long = pairs.into_iter().filter_map(|(reason, asked, allowed)| {
+            let (asked_seconds, allowed_seconds) = asked.zip(allowed)?;
+            // 0 asks for any time.
+            let is_too_long = asked_seconds == 0 || asked_seconds > allowed_seconds;
+            is_too_long.then_some(TooLong { reason, asked_seconds, allowed_seconds })
+        });
+        too_long.collect()
+    }
 }
 
 /// The timeouts that hold for somebody with quota of a queue.

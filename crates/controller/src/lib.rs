@@ -4,6 +4,7 @@
 //! the embedded API.
 
 pub mod election;
+pub mod endpoints;
 mod index;
 pub mod pods;
 mod trouble;

@@ -9,6 +9,7 @@ mod readiness;
 mod support;
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
@@ -48,6 +49,8 @@ pub struct Configuration {
     pub leader_election: Option<LeaderElection>,
     /// When the pods of admitted Workloads have to be ready; none if nobody asks.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// Where metrics are served; none if nowhere.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 impl Default for Configuration {
@@ -74,6 +77,7 @@ impl Configuration {
             eviction_report_seconds: 600,
             leader_election: None,
             wait_for_pods_ready: None,
+            metrics_address: None,
         }
     }
 
@@ -105,6 +109,7 @@ impl Configuration {
             },
             "waitForPodsReady": readiness::show(self.wait_for_pods_ready.as_ref()),
             "evictionReportSeconds": self.eviction_report_seconds,
+            "metrics": {"bindAddress": self.metrics_address.map_or("0".to_owned(), |at| at.to_string())},
             "leaderElection": LeaderElection::show(self.leader_election.as_ref()),
         });
         // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
@@ -309,6 +314,20 @@ mod tests {
         );
         assert_eq!(read.managed_jobs_namespace_selector.requirements, vec![Requirement::equals("team", "a")]);
         assert_eq!(load("shown", &read.show()), Ok(read));
+    }
+
+    #[test]
+    fn metrics_are_served_where_it_is_asked_for() {
+        let address = |text: &str| {
+            let file = format!("{V1}metrics: {{bindAddress: {text:?}}}\n");
+            load("config.yaml", &file).map(|config| config.metrics_address.map(|at| at.to_string()))
+        };
+        assert_eq!(address("0"), Ok(None));
+        assert_eq!(address(":8443"), Ok(Some("0.0.0.0:8443".to_owned())));
+        assert_eq!(address("127.0.0.1:0"), Ok(Some("127.0.0.1:0".to_owned())));
+        let wrong = address("everywhere").map_err(|error| error.to_string());
+        let told = r#"config.yaml:3: metrics.bindAddress: "everywhere" is none; write :PORT, IP:PORT or "0" (off)"#;
+        assert_eq!(wrong, Err(told.to_owned()));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What of a configuration file is supported, and the configuration that it gives.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use gangway_model::selector::Labels;
 
 use super::file::{File, Version};
@@ -108,6 +110,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     configuration.wait_for_pods_ready = readiness::read(file, version, &mut refusals.0);
     evictions(file, &mut configuration, &mut refusals);
     leader_election(file, &mut configuration, &mut refusals);
+    metrics(file, &mut configuration, &mut refusals);
     servers(file, &mut refusals);
     features(file, version, &mut refusals);
     if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
@@ -197,13 +200,32 @@ fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mu
     }
 }
 
-fn servers(file: &File, refusals: &mut Refusals) {
-    if let Some(metrics) = &file.metrics {
-        refusals.address("metrics.bindAddress", metrics.bind_address.as_ref());
-        refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);
-        refusals.present("metrics.localQueueMetrics", metrics.local_queue_metrics.as_ref());
-        refusals.list("metrics.customLabels", metrics.custom_labels.as_ref());
+fn metrics(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(metrics) = &file.metrics else { return };
+    match metrics.bind_address.as_deref() {
+        None | Some("" | "0") => {}
+        Some(address) => match address_of(address) {
+            Some(address) => configuration.metrics_address = Some(address),
+            None => refusals.refuse(
+                "metrics.bindAddress",
+                format!("{address:?} is none; write :PORT, IP:PORT or \"0\" (off)"),
+            ),
+        },
     }
+    refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);
+    refusals.present("metrics.localQueueMetrics", metrics.local_queue_metrics.as_ref());
+    refusals.list("metrics.customLabels", metrics.custom_labels.as_ref());
+}
+
+/// An address to listen on; a port alone means every address of the machine.
+fn address_of(text: &str) -> Option<SocketAddr> {
+    match text.strip_prefix(':') {
+        Some(port) => Some((Ipv4Addr::UNSPECIFIED, port.parse().ok()?).into()),
+        None => text.parse().ok(),
+    }
+}
+
+fn servers(file: &File, refusals: &mut Refusals) {
     if let Some(health) = &file.health {
         refusals.address("health.healthProbeBindAddress", health.health_probe_bind_address.as_ref());
         refusals.present("health.readinessEndpointName", health.readiness_endpoint_name.as_ref());

@@ -253,6 +253,13 @@ impl SchedulingStats {
             self.evictions.push(EvictionCount { reason, underlying_cause, count: 1 });
         }
     }
+
+    /// How often it was evicted for this reason and cause.
+    pub fn evictions(&self, reason: &str, underlying_cause: &str) -> i32 {
+        let is_same =
+            |entry: &&EvictionCount| entry.reason == reason && entry.underlying_cause == underlying_cause;
+        self.evictions.iter().find(is_same).map_or(0, |entry| entry.count)
+    }
 }
 
 /// How often a workload was evicted for one reason and cause.

@@ -1,13 +1,18 @@
 //! `gangway controller`: admission on a cluster.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use gangway_controller::election::Candidate;
+use gangway_controller::endpoints;
 use gangway_controller::workloads::{self, RequestCounts};
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use super::config;
 use crate::clock::SystemClock;
@@ -55,6 +60,22 @@ fn identity(clock: &dyn Clock) -> String {
     format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
 }
 
+/// Serves metrics as long as what it returns is kept.
+async fn serve_metrics(
+    address: Option<SocketAddr>,
+    counts: &Arc<RequestCounts>,
+) -> Result<Option<JoinSet<Infallible>>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failure::bad_input(format!("metrics.bindAddress: cannot listen on {address}: {error}"))
+    })?;
+    let address = listener.local_addr().unwrap_or(address);
+    eprintln!("gangway controller: metrics are at http://{address}/metrics");
+    let mut serving = JoinSet::new();
+    serving.spawn(endpoints::serve(listener, counts.clone()));
+    Ok(Some(serving))
+}
+
 /// Admits until it is told to stop.
 pub async fn run(args: ControllerArgs) -> Outcome {
     let config = config::load(args.config.as_deref())?;
@@ -66,6 +87,7 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     );
     eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
+    let _metrics = serve_metrics(config.metrics_address, &counts).await?;
     let election = config.leader_election.clone();
     let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

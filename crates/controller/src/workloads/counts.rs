@@ -1,11 +1,8 @@
-//! Every request is counted, and so is every fate of a write, and every eviction that landed.
+//! Every request is counted, and so is every fate of a write.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gangway_model::ClusterQueueName;
-use gangway_model::reasons::{EvictionReason, PreemptionReason, ReadinessReason};
+use super::metrics::Metrics;
 
 /// What a write is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +19,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct RequestCounts {
             $($name: AtomicU64,)*
-            evictions: Mutex<EvictionCounts>,
+            metrics: Metrics,
         }
 
         /// The counts at one moment.
@@ -74,38 +71,9 @@ impl RequestCounts {
             Lane::Diagnostics => self.diagnostics(),
         }
     }
-    /// The evictions that landed so far.
-    pub fn evictions(&self) -> EvictionCounts {
-        self.eviction_counts().clone()
-    }
 
-    /// Counts an eviction from a ClusterQueue that has landed.
-    pub(crate) fn evicted(
-        &self,
-        from: ClusterQueueName,
-        reason: EvictionReason,
-        waited_for: Option<ReadinessReason>,
-    ) {
-        let key = (from, reason.base(), reason.underlying_cause(waited_for));
-        *self.eviction_counts().evicted.entry(key).or_default() += 1;
+    /// What happened to Workloads.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
-
-    /// Counts an eviction for a Workload of another or the same ClusterQueue that has landed.
-    pub(crate) fn preempted(&self, preempting: ClusterQueueName, reason: PreemptionReason) {
-        *self.eviction_counts().preempted.entry((preempting, reason)).or_default() += 1;
-    }
-
-    /// Counts are whole at any time, also if somebody who held them panicked.
-    fn eviction_counts(&self) -> MutexGuard<'_, EvictionCounts> {
-        self.evictions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How many Workloads were told to leave since the controller started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EvictionCounts {
-    /// `evicted_workloads_total`: by the ClusterQueue whose quota it was, the reason, and what is behind the reason.
-    pub evicted: BTreeMap<(ClusterQueueName, EvictionReason, &'static str), u64>,
-    /// `preempted_workloads_total`: by the ClusterQueue of the preemptor, empty if it is gone, and the right.
-    pub preempted: BTreeMap<(ClusterQueueName, PreemptionReason), u64>,
 }

@@ -4,15 +4,18 @@
 
 use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
-use gangway_model::Uid;
+use gangway_api::time;
 use gangway_model::conditions::ConditionType;
-use gangway_model::reasons::{EventReason, EvictionReason, ReadinessReason};
+use gangway_model::reasons::{EventReason, EvictionReason, ReadinessReason, RequeueReason};
 use gangway_model::workload::{Preemption, State};
+use gangway_model::{Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Resource, ResourceExt};
 use rustc_hash::FxHashMap;
 
 use super::events::Note;
+use super::metrics::Whose;
 use super::shell::{Shell, object_name};
 
 /// Decisions that were sent without anybody knowing how that ended, by Workload. A restart forgets them: what they did is
@@ -33,6 +36,16 @@ impl Shell {
                 self.count_eviction(*reason, object, preemption.as_ref(), preemptor.as_deref());
             }
             Action::ReportOverdue => self.warn_of_overdue(object),
+            Action::PodsReady(Some(ReadinessReason::Started)) => self.measure_start(object),
+            Action::Release(reason) => self.measure_release(*reason, object),
+            Action::Requeue(reason) => {
+                self.counts.metrics().requeued(self.whose(object).cluster_queue, *reason);
+            }
+            // That a backoff is over is written down with the admission that follows.
+            Action::Admit(_) if is_back_from_backoff(object) => {
+                let queue = self.whose(object).cluster_queue;
+                self.counts.metrics().requeued(queue, RequeueReason::BackoffFinished);
+            }
             _ => {}
         }
         for note in notes(decision, object, preemptor.as_deref()) {
@@ -53,6 +66,24 @@ impl Shell {
         }
     }
 
+    /// The queue and the priority class under which a Workload is counted.
+    fn whose(&self, object: &Workload) -> Whose {
+        let admission = object.status.as_ref().and_then(|status| status.admission.as_ref());
+        let reserved = admission.map(|admission| admission.cluster_queue.clone());
+        let class = object.spec.priority_class_ref.as_ref().map(|class| class.name.clone());
+        Whose {
+            cluster_queue: reserved.or_else(|| self.queue_of(object)).unwrap_or_default(),
+            priority_class: class.unwrap_or_default(),
+        }
+    }
+
+    /// The ClusterQueue behind the LocalQueue that a Workload names.
+    fn queue_of(&self, object: &Workload) -> Option<String> {
+        let name = object.spec.queue_name.as_deref()?;
+        let queue = self.local_queues.named(&object.namespace().unwrap_or_default(), name)?;
+        queue.spec.cluster_queue.clone()
+    }
+
     fn count_eviction(
         &self,
         reason: EvictionReason,
@@ -60,17 +91,43 @@ impl Shell {
         preemption: Option<&Preemption>,
         preemptor: Option<&Workload>,
     ) {
-        let admission = victim.status.as_ref().and_then(|status| status.admission.as_ref());
-        let from = admission.map(|admission| admission.cluster_queue.as_str()).unwrap_or_default();
+        let whose = self.whose(victim);
         let waited_for = readiness_of(victim);
-        self.counts.evicted(from.into(), reason, waited_for);
-        let Some(preemption) = preemption else { return };
-        let preempting = preemptor.and_then(|preemptor| {
-            let queue = preemptor.spec.queue_name.as_deref()?;
-            let queue = self.local_queues.named(&preemptor.namespace().unwrap_or_default(), queue)?;
-            queue.spec.cluster_queue.as_deref()
-        });
-        self.counts.preempted(preempting.unwrap_or_default().into(), preemption.reason);
+        let cause = reason.underlying_cause(waited_for);
+        let metrics = self.counts.metrics();
+        if let Some((ready, evicted)) = ready_before_eviction(victim, waited_for) {
+            metrics.evicted_when_ready(whose.cluster_queue.clone(), (reason, cause), (ready, evicted));
+        }
+        metrics.evicted(whose, reason, cause, is_first_eviction(victim, reason.base(), cause));
+        if let Some(preemption) = preemption {
+            let preempting = preemptor.and_then(|preemptor| self.queue_of(preemptor));
+            metrics.preempted(preempting.unwrap_or_default(), preemption.reason);
+        }
+    }
+
+    /// Measures how long a Workload took from its queue to the first time that all its pods were ready.
+    fn measure_start(&self, object: &Workload) {
+        let at = |kind| condition(object, kind).map(changed_at);
+        let created = object.creation_timestamp().as_ref().map(time::from_api);
+        let requeued = condition(object, ConditionType::Requeued).filter(|c| c.status == "True");
+        let queued = requeued.map(changed_at).or(created);
+        let times = (queued, at(ConditionType::Admitted), at(ConditionType::PodsReady));
+        if let (Some(queued), Some(admitted), Some(ready)) = times {
+            self.counts.metrics().started(&self.whose(object), queued, admitted, ready);
+        }
+    }
+
+    /// Measures how long a Workload took to leave, and counts it if it may be queued again at once.
+    fn measure_release(&self, reason: EvictionReason, object: &Workload) {
+        let queue = self.whose(object).cluster_queue;
+        let evicted = condition(object, ConditionType::Evicted).map(changed_at);
+        let requeued = condition(object, ConditionType::Requeued);
+        if let (Some(told), Some(left)) = (evicted, requeued.map(changed_at)) {
+            self.counts.metrics().released(queue.clone(), reason, told, left);
+        }
+        if reason.requeues_at_once() {
+            self.counts.metrics().requeued(queue, reason.requeue_reason());
+        }
     }
 
     /// Nobody knows how a decision ended: the watch has shown it already, or will.
@@ -101,6 +158,15 @@ fn shows(action: &Action, state: &State) -> bool {
             (reason, preemption) == (&eviction.reason, &eviction.preemption)
         }
         (Action::ReportOverdue, State::Evicting(_, eviction)) => eviction.overdue.is_some(),
+        (Action::PodsReady(reason), State::Holding(reservation)) => {
+            *reason == reservation.pods_ready.as_ref().map(|ready| ready.reason)
+        }
+        (Action::Release(reason), State::Pending(pending)) => {
+            pending.evicted.as_ref().is_some_and(|eviction| eviction.reason == *reason)
+        }
+        (Action::Requeue(reason), State::Pending(pending)) => {
+            pending.requeued.as_ref().is_some_and(|requeued| requeued.reason == *reason)
+        }
         _ => false,
     }
 }
@@ -151,17 +217,45 @@ fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -
     }
 }
 
+fn condition(object: &Workload, kind: ConditionType) -> Option<&Condition> {
+    let conditions = &object.status.as_ref()?.conditions;
+    conditions.iter().find(|condition| condition.type_ == kind.as_str())
+}
+
+fn changed_at(condition: &Condition) -> Timestamp {
+    time::from_api(&condition.last_transition_time)
+}
+
 /// What the pods of a Workload waited for, or whether they did not.
 fn readiness_of(object: &Workload) -> Option<ReadinessReason> {
-    let conditions = &object.status.as_ref()?.conditions;
-    let ready = conditions.iter().find(|condition| condition.type_ == ConditionType::PodsReady.as_str())?;
-    ReadinessReason::parse(&ready.reason)
+    ReadinessReason::parse(&condition(object, ConditionType::PodsReady)?.reason)
+}
+
+/// Since when the pods of a Workload were ready that was told to leave all the same, and when that was.
+fn ready_before_eviction(
+    object: &Workload,
+    readiness: Option<ReadinessReason>,
+) -> Option<(Timestamp, Timestamp)> {
+    readiness.filter(|reason| reason.is_ready())?;
+    let at = |kind| condition(object, kind).map(changed_at);
+    at(ConditionType::PodsReady).zip(at(ConditionType::Evicted))
+}
+
+/// Whether a Workload has just left its backoff behind: every admission that follows one says so, and no other does.
+fn is_back_from_backoff(object: &Workload) -> bool {
+    let finished = RequeueReason::BackoffFinished.as_str();
+    condition(object, ConditionType::Requeued).is_some_and(|requeued| requeued.reason == finished)
+}
+
+/// Whether it was told to leave for this reason and cause only once.
+fn is_first_eviction(object: &Workload, reason: EvictionReason, cause: &str) -> bool {
+    let stats = object.status.as_ref().and_then(|status| status.scheduling_stats.as_ref());
+    stats.is_none_or(|stats| stats.evictions(reason.as_str(), cause) <= 1)
 }
 
 /// What the condition says, which names the preemptor.
 fn evicted_message(object: &Workload) -> Option<String> {
-    let conditions = &object.status.as_ref()?.conditions;
-    let evicted = conditions.iter().find(|condition| condition.type_ == ConditionType::Evicted.as_str())?;
+    let evicted = condition(object, ConditionType::Evicted)?;
     Some(evicted.message.clone()).filter(|message| !message.is_empty())
 }
 

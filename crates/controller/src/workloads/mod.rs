@@ -7,7 +7,7 @@
 //! | when is the quota of a deleted Job free? | `pods_left.rs` |
 //! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
 //! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs`, `landed.rs`, `settings.rs` |
-//! | how many requests was that, and how many evictions? | `counts.rs` |
+//! | how many requests was that? | `counts.rs`; what happened to Workloads, in numbers: `metrics.rs` |
 //! | what would the engine say of a cluster as it is now? | `snapshot.rs` |
 //!
 //! Everything here is one future: dropping it stops it, with whatever was in flight. Starting again costs one
@@ -19,6 +19,7 @@ mod events;
 mod jobs;
 mod landed;
 mod lanes;
+mod metrics;
 mod objects;
 mod pods_left;
 mod requests;
@@ -39,7 +40,8 @@ use kube::runtime::watcher;
 
 use crate::index::Forbidden;
 
-pub use counts::{Counts, EvictionCounts, Lane, RequestCounts};
+pub use counts::{Counts, Lane, RequestCounts};
+pub use metrics::{CONTENT_TYPE as METRICS_CONTENT_TYPE, Metrics};
 pub use snapshot::{Explained, Snapshot};
 
 /// What the workload controller needs to know.

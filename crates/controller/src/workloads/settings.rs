@@ -1,7 +1,10 @@
 //! Settings that an object asks for and that have no effect yet: the object is told, never ignored silently.
 
+use gangway_admission::TooLong;
+use gangway_api::names;
 use gangway_api::records::Invalid;
-use gangway_model::reasons::EventReason;
+use gangway_model::reasons::{EventReason, ReadinessReason};
+use gangway_model::workload::Workload;
 use kube::Resource;
 
 use super::events::Note;
@@ -16,6 +19,27 @@ impl Shell {
         settings: &[Invalid],
     ) {
         self.say_without_effect(object, settings, &[]);
+    }
+
+    /// Timeouts that a Workload asks for and that its queue does not allow.
+    pub(super) fn timeouts_too_long(&self, workload: &Workload) -> Vec<Invalid> {
+        let told = |too_long: TooLong| {
+            let TooLong { reason, asked_seconds, allowed_seconds } = too_long;
+            let annotation = match reason {
+                ReadinessReason::WaitForRecovery => names::PODS_READY_RECOVERY_TIMEOUT_ANNOTATION,
+                _ => names::PODS_READY_TIMEOUT_ANNOTATION,
+            };
+            let asked = match asked_seconds {
+                0 => "no limit".to_owned(),
+                seconds => format!("{seconds} s"),
+            };
+            Invalid {
+                object: format!("Workload/{}", workload.name),
+                path: format!("metadata.annotations[{annotation}]"),
+                message: format!("asks for {asked}, and the queue allows {allowed_seconds} s, which hold"),
+            }
+        };
+        self.engine.timeouts_too_long(workload).into_iter().map(told).collect()
     }
 
     /// The same for an object that has no condition to say what is wrong with it.

@@ -323,7 +323,9 @@ impl Shell {
                 if read.repaired {
                     self.counts.repairs();
                 }
-                self.say_without_effect(object.as_ref(), &read.unsupported, &read.cautions);
+                let cautions: Vec<_> =
+                    read.cautions.iter().cloned().chain(self.timeouts_too_long(&read.record)).collect();
+                self.say_without_effect(object.as_ref(), &read.unsupported, &cautions);
                 if let Some(owner) = &read.record.owner {
                     self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
                     self.dirty.insert(owner.clone());

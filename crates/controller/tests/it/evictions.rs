@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use gangway_api::kueue::{Workload, WorkloadPriorityClass};
-use gangway_controller::workloads::{Counts, EvictionCounts};
-use gangway_model::reasons::{EvictionReason, PreemptionReason};
+use gangway_controller::workloads::Counts;
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Event;
@@ -46,8 +45,8 @@ struct Told {
     decisions: u64,
     /// What was asked of the API in all.
     counts: Counts,
-    /// Which evictions were counted.
-    evictions: EvictionCounts,
+    /// What was counted of evictions, and of what came after them.
+    evictions: Vec<String>,
     /// Reason, object and message of every Event about an eviction, in order of the reasons.
     events: Vec<(String, String, String)>,
     /// How many status writes there were.
@@ -83,7 +82,14 @@ fn preemption(fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static) -> Loca
         let events = events_of(&world).list(&ListParams::default()).await.expect("a list");
         let events = events.into_iter().map(|event| (event.name_any(), event)).collect();
         let (counts, writes) = (world.counts(), connection.counted());
-        let evictions = world.eviction_counts();
+        let metrics = [
+            "kueue_evicted_workloads_total",
+            "kueue_evicted_workloads_once_total",
+            "kueue_preempted_workloads_total",
+            "kueue_workload_eviction_latency_seconds_count",
+            "gangway_requeued_workloads_total",
+        ];
+        let evictions = metrics.iter().flat_map(|name| world.metric(name)).collect();
         Told { decisions, counts, evictions, events: about_evictions(&events), writes }
     }
     .boxed_local()
@@ -133,9 +139,16 @@ async fn whoever_is_concerned_by_a_preemption_is_told_in_words() {
 
 #[tokio::test(start_paused = true)]
 async fn evictions_are_counted_by_queue_and_reason() {
-    let EvictionCounts { evicted, preempted } = preemption(|_| Fault::None).await.evictions;
-    assert_eq!(evicted, BTreeMap::from([(("cq".into(), EvictionReason::Preempted, ""), 1)]));
-    assert_eq!(preempted, BTreeMap::from([(("cq".into(), PreemptionReason::InClusterQueue), 1)]));
+    let counted = preemption(|_| Fault::None).await.evictions;
+    let preempted = r#"{cluster_queue="cq",reason="Preempted",underlying_cause="",priority_class=""} 1"#;
+    let expected = [
+        format!("kueue_evicted_workloads_total{preempted}"),
+        format!("kueue_evicted_workloads_once_total{preempted}"),
+        r#"kueue_preempted_workloads_total{preempting_cluster_queue="cq",reason="InClusterQueue"} 1"#.to_owned(),
+        r#"kueue_workload_eviction_latency_seconds_count{cluster_queue="cq",reason="Preempted"} 1"#.to_owned(),
+        r#"gangway_requeued_workloads_total{cluster_queue="cq",reason="Preempted"} 1"#.to_owned(),
+    ];
+    assert_eq!(counted, expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,10 +6,10 @@ use futures::FutureExt;
 use gangway_api::config::Configuration;
 use gangway_api::kueue::Workload;
 use gangway_model::readiness::WaitForPodsReady;
-use gangway_model::reasons::EvictionReason;
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, ResourceExt};
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
 use serde_json::json;
@@ -72,8 +72,15 @@ async fn a_timeout_and_the_return_to_the_queue_take_four_decisions() {
     }
     let counts = world.counts();
     assert_eq!((counts.conflicts, counts.rejected, counts.retried), (0, 0, 0), "{counts:?}");
-    let key = ("cq".into(), EvictionReason::PodsReadyTimeout, "WaitForStart");
-    assert_eq!(world.eviction_counts().evicted, BTreeMap::from([(key, 1)]));
+    assert_eq!(world.metric("kueue_evicted_workloads_total"), [evicted("total", 1)]);
+    assert_eq!(world.metric("kueue_evicted_workloads_once_total"), [evicted("once_total", 1)]);
+    let requeued = r#"gangway_requeued_workloads_total{cluster_queue="cq",reason="BackoffFinished"} 1"#;
+    assert_eq!(world.metric("gangway_requeued_workloads_total"), [requeued]);
+}
+
+fn evicted(which: &str, count: usize) -> String {
+    let labels = r#"cluster_queue="cq",reason="PodsReadyTimeout",underlying_cause="WaitForStart",priority_class="""#;
+    format!("kueue_evicted_workloads_{which}{{{labels}}} {count}")
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,6 +106,10 @@ async fn readiness_adds_one_decision_to_a_life() {
         () = story => {}
     }
     assert_eq!(world.counts().decisions, 4 + 1, "{:?}", world.counts());
+    for measured in ["ready_wait_time", "admitted_until_ready_wait_time"] {
+        let once = format!(r#"kueue_{measured}_seconds_count{{cluster_queue="cq",priority_class=""}} 1"#);
+        assert_eq!(world.metric(&format!("kueue_{measured}_seconds_count")), [once]);
+    }
 }
 
 /// Five hundred whose time is over in the same second, with writes that take their time: each is told once.
@@ -122,8 +133,34 @@ async fn many_timeouts_at_once_are_told_once_each_and_not_all_at_the_same_time()
         () = world.cluster() => {}
         () = story => {}
     }
-    let key = ("cq".into(), EvictionReason::PodsReadyTimeout, "WaitForStart");
-    assert_eq!(world.eviction_counts().evicted, BTreeMap::from([(key, MANY as u64)]));
+    assert_eq!(world.metric("kueue_evicted_workloads_total"), [evicted("total", MANY)]);
     let most = connection.most_on_the_way();
     assert!(most <= 256 + 16, "the lanes let at most so many go at a time, not {most}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_that_is_longer_than_the_queue_allows_is_told_once() {
+    let world = world_with(settings()).await;
+    let story = async {
+        let job = world.submit("a").await;
+        let wish = json!({"metadata": {"annotations": {"gangway.dev/pods-ready-timeout": "1h"}}});
+        world
+            .jobs()
+            .patch(&job.name_any(), &PatchParams::default(), &Patch::Merge(wish))
+            .await
+            .expect("a wish");
+        until("it has left", world.workloads(), |all| all.values().any(has_left)).await;
+    };
+    tokio::select! {
+        () = world.controller(world.server.client()).boxed_local() => {}
+        () = world.cluster() => {}
+        () = story => {}
+    }
+    let events: Api<Event> = Api::default_namespaced(world.server.client());
+    let events = events.list(&Default::default()).await.expect("a list");
+    let told: Vec<_> =
+        events.iter().filter(|event| event.reason.as_deref() == Some("UnsupportedSetting")).collect();
+    let message = "Cannot be used as it is: metadata.annotations[gangway.dev/pods-ready-timeout]: asks for 3600 s, and the \
+                   queue allows 30 s, which hold";
+    assert_eq!(told.iter().map(|event| event.message.as_deref()).collect::<Vec<_>>(), [Some(message)]);
 }

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt, TryStreamExt};
 use gangway_api::config::Configuration;
 use gangway_api::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, Workload};
 use gangway_apiserver::{ApiServer, controllers};
-use gangway_controller::workloads::{Counts, EvictionCounts, Options, RequestCounts, run};
+use gangway_controller::workloads::{Counts, Options, RequestCounts, run};
 use gangway_model::Clock;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -83,8 +83,13 @@ impl World {
         self.counts.snapshot()
     }
 
-    pub(crate) fn eviction_counts(&self) -> EvictionCounts {
-        self.counts.evictions()
+    /// The lines of a metric, in order.
+    pub(crate) fn metric(&self, name: &str) -> Vec<String> {
+        let text = self.counts.metrics().text();
+        let is_meant = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+        let mut lines: Vec<String> = text.lines().filter(is_meant).map(str::to_owned).collect();
+        lines.sort();
+        lines
     }
 
     pub(crate) fn cluster_queues(&self) -> Api<ClusterQueue> {
