@@ -7,10 +7,12 @@ use std::sync::Arc;
 use gangway_model::Timestamp;
 use gangway_model::queues::ReclaimWithinCohort;
 use gangway_model::reasons::PendingReason;
-use gangway_model::workload::Admission;
+use gangway_model::workload::{Admission, State, Workload};
 
+use crate::checks;
 use crate::decision::{Action, Decision};
 use crate::engine::Engine;
+use crate::fallback;
 use crate::flavors::{self, Found, Mode, Need, Progress};
 use crate::ids::{CellAmounts, CellId, QueueId, WorkloadId};
 use crate::ledger::Ledger;
@@ -86,7 +88,9 @@ impl Engine {
         self.memory.work.cycles += 1;
         let mut entries: Vec<Entry> = Vec::with_capacity(heads.len());
         for (queue, head) in heads {
-            self.nominate(queue, head, &mut entries);
+            if !self.begins_again(queue, &head, now, budget, decisions) {
+                self.nominate(queue, head, &mut entries);
+            }
         }
         // Entries are large, their order is not.
         let mut order: Vec<_> = entries.iter().map(Entry::order).zip(0..).collect();
@@ -157,6 +161,37 @@ impl Engine {
         Some((queue, head))
     }
 
+    /// Whether a head has given up every flavor that it could have. Then that is written down, and it is not evaluated.
+    fn begins_again(
+        &mut self,
+        queue: QueueId,
+        head: &Head,
+        now: Timestamp,
+        budget: usize,
+        decisions: &mut Vec<Decision>,
+    ) -> bool {
+        let ledger = &self.memory.ledger;
+        let extras = ledger.view(queue).and_then(|view| view.extras.clone());
+        let Some(strategy) = extras.as_ref().and_then(|queue| queue.fallback.as_ref()) else { return false };
+        let has_tried = |workload: &Workload| workload.state.history().is_some();
+        let Some(workload) = self.durable.workloads.get(head.id).filter(|w| has_tried(w)).cloned() else {
+            return false;
+        };
+        let is_stale = self.track(head.id).is_some_and(|track| track.rare.stale.is_some());
+        let Some(need) = self.need(queue, head).filter(|_| !is_stale) else { return false };
+        let State::Pending(pending) = &workload.state else { return false };
+        if !need.has_given_up_all(&self.memory.ledger, queue) {
+            return false;
+        }
+        if decisions.len() < budget {
+            let at = now.whole_second();
+            let readiness = self.readiness.as_ref();
+            let (action, state) = fallback::all_given_up(pending, &workload, strategy, readiness, at);
+            decisions.push(self.book(head.id, action, state));
+        }
+        true
+    }
+
     /// Evaluates a head. If nothing can come of it, it is set aside at once.
     fn nominate(&mut self, queue: QueueId, head: Head, entries: &mut Vec<Entry>) {
         let id = head.id;
@@ -202,7 +237,8 @@ impl Engine {
             return Some(need);
         }
         let workload = self.durable.workloads.get(head.id)?;
-        let need = Arc::new(Need::of(view, &self.durable.flavors, &workload.pod_sets, self.rules.defects));
+        let (flavors, excluded) = (&self.durable.flavors, self.memory.shapes.excluded(shape));
+        let need = Arc::new(Need::of(view, flavors, &workload.pod_sets, excluded, self.rules.defects));
         let offer = view.offer;
         self.memory.shapes.set_need(shape, offer, need.clone());
         Some(need)
@@ -386,7 +422,7 @@ impl Engine {
             }
             return;
         }
-        if own.is_empty() && self.is_blocked() {
+        if own.is_empty() && self.is_blocked() && !self.has_checks(entry) {
             self.set_aside(entry.queue, &entry.head, Parked::new(PendingReason::WaitingForPodsReady));
             return;
         }
@@ -435,13 +471,18 @@ impl Engine {
         fits
     }
 
-    fn admit(&mut self, entry: &Entry, now: Timestamp, decisions: &mut Vec<Decision>) {
+    /// Whether admission checks have to agree to what was found: quota may be set aside for it while somebody else starts.
+    fn has_checks(&mut self, entry: &Entry) -> bool {
+        let view = self.memory.ledger.view(entry.queue);
+        let Some(extras) = view.and_then(|view| view.extras.clone()) else { return false };
+        let Some((admission, _)) = self.admission_of(entry) else { return false };
+        checks::required(&extras.admission_checks, &admission).next().is_some()
+    }
+
+    /// What a Workload gets by what was found, and what that takes of which cell.
+    fn admission_of(&mut self, entry: &Entry) -> Option<(Arc<Admission>, Arc<CellAmounts>)> {
         let id = entry.head.id;
-        let (Some(workload), Some(view)) =
-            (self.durable.workloads.get(id), self.memory.ledger.view(entry.queue))
-        else {
-            return;
-        };
+        let (workload, view) = (self.durable.workloads.get(id)?, self.memory.ledger.view(entry.queue)?);
         let found = &entry.evaluation.found;
         let (shape, offer) = (self.memory.tracks[id.index()].shape, view.offer);
         let given = self.memory.shapes.given(shape, offer, &found.picks).cloned();
@@ -453,9 +494,17 @@ impl Engine {
             given
         });
         let cluster_queue = self.memory.ledger.queue_names.name(entry.queue.index()).clone();
-        let admission = Arc::new(Admission { cluster_queue, pod_sets });
+        Some((Arc::new(Admission { cluster_queue, pod_sets }), usage))
+    }
+
+    fn admit(&mut self, entry: &Entry, now: Timestamp, decisions: &mut Vec<Decision>) {
+        let id = entry.head.id;
+        let Some((admission, usage)) = self.admission_of(entry) else { return };
+        let Some(workload) = self.durable.workloads.get(id) else { return };
+        let extras = self.memory.ledger.view(entry.queue).and_then(|view| view.extras.as_deref());
         let state =
-            lifecycle::admitted(&self.durable, self.readiness.as_ref(), workload, admission.clone(), now);
+            lifecycle::reserved(&self.durable, self.policy(), workload, admission.clone(), extras, now);
+        let action = if state.may_run() { Action::Admit(admission) } else { Action::Reserve(admission) };
         self.memory.admissions += 1;
         let won = self.memory.ledger.end_hold(entry.queue, id);
         if won.as_ref().is_some_and(|won| won.leaves_some_of(&usage)) {
@@ -473,7 +522,7 @@ impl Engine {
             self.memory.ledger.account_mut(entry.queue).generation += 1;
         }
         let grant = Some(Grant { queue: entry.queue, usage });
-        decisions.push(self.book_grant(id, Action::Admit(admission), state, grant));
+        decisions.push(self.book_grant(id, action, state, grant));
     }
 
     /// Sets room aside for a Workload that cannot preempt anybody, so that who comes after it in this cycle

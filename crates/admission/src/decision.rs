@@ -30,6 +30,14 @@ pub struct Decision {
 pub enum Action {
     /// Set quota aside and let it start.
     Admit(Arc<Admission>),
+    /// Set quota aside; its admission checks have to agree before it may start.
+    Reserve(Arc<Admission>),
+    /// Let it start on the quota that was set aside.
+    LetStart(Arc<Admission>),
+    /// Ask other admission checks than before, or none.
+    AskChecks,
+    /// It has given up every flavor: try all of them again after a while.
+    RetryAllFlavors,
     /// Tell it to leave, and for whom if it is preempted.
     Evict(EvictionReason, Option<Preemption>),
     /// Write down whether the pods of somebody who may run are ready; none if nobody asks any more.
@@ -72,10 +80,17 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} {} ", self.id.0, self.name)?;
         match &self.action {
-            Action::Admit(admission) => {
+            Action::Admit(admission) | Action::Reserve(admission) | Action::LetStart(admission) => {
                 let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
-                write!(f, "admit in {} on {}", admission.cluster_queue, flavors.join(", "))
+                let verb = match self.action {
+                    Action::Reserve(_) => "reserve",
+                    Action::LetStart(_) => "let start",
+                    _ => "admit",
+                };
+                write!(f, "{verb} in {} on {}", admission.cluster_queue, flavors.join(", "))
             }
+            Action::AskChecks => write!(f, "ask other checks"),
+            Action::RetryAllFlavors => write!(f, "retry all flavors"),
             Action::Evict(_, Some(preemption)) => {
                 let preemptor = preemption.preemptor.as_ref().map_or("somebody".into(), Uid::to_string);
                 write!(f, "evict: {} for {preemptor}", preemption.reason)

@@ -1,12 +1,14 @@
 //! What an administrator changes: flavors, queues, cohorts, namespaces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gangway_model::planted::Bug;
 use gangway_model::queues::{ClusterQueue, Cohort, QueueingStrategy, StopPolicy};
 use gangway_model::reasons::ClusterQueueReason;
-use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName};
+use gangway_model::{
+    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName,
+};
 
 use crate::engine::Engine;
 use crate::event::Event;
@@ -15,58 +17,73 @@ use crate::ledger::Definitions;
 use crate::memory::{ChangedQueue, Local, Outlook};
 use crate::queues::PendingQueue;
 
+/// Takes a definition in. Says whether it differs from what was known.
+fn is_news<K: Ord + Clone, V: PartialEq>(known: &mut BTreeMap<K, V>, name: &K, definition: V) -> bool {
+    if known.get(name) == Some(&definition) {
+        return false;
+    }
+    known.insert(name.clone(), definition);
+    true
+}
+
 impl Engine {
     pub(crate) fn on_definition(&mut self, event: Event) {
+        let durable = &mut self.durable;
         match event {
             Event::Flavor(flavor) => {
                 let name = flavor.name.clone();
-                if self.durable.flavors.insert(name.clone(), flavor.clone()).as_ref() != Some(&flavor) {
+                if is_news(&mut durable.flavors, &name, flavor) {
                     self.on_flavor_change(&name);
                 }
             }
             Event::FlavorGone(name) => {
-                let was_there = self.durable.flavors.remove(&name).is_some();
-                if was_there {
+                if durable.flavors.remove(&name).is_some() {
                     self.on_flavor_change(&name);
                 }
             }
             Event::ClusterQueue(queue) => self.on_cluster_queue(*queue),
             Event::ClusterQueueGone(name) => {
-                let was_there = self.durable.cluster_queues.remove(&name).is_some();
-                if was_there {
+                if durable.cluster_queues.remove(&name).is_some() {
                     self.on_cluster_queue_change(&name);
                 }
             }
             Event::Cohort(cohort) => self.on_cohort(cohort),
             Event::CohortGone(name) => {
-                let was_there = self.durable.cohorts.remove(&name).is_some();
-                if was_there {
+                if durable.cohorts.remove(&name).is_some() {
                     self.on_cohort_change(&name);
                 }
             }
             Event::LocalQueue(queue) => {
                 let name = queue.name.clone();
-                if self.durable.local_queues.insert(name.clone(), queue.clone()).as_ref() != Some(&queue) {
+                if is_news(&mut durable.local_queues, &name, queue) {
                     self.on_local_queue_change(&name);
                 }
             }
             Event::LocalQueueGone(name) => {
-                let was_there = self.durable.local_queues.remove(&name).is_some();
-                if was_there {
+                if durable.local_queues.remove(&name).is_some() {
                     self.on_local_queue_change(&name);
                 }
             }
             Event::Namespace(namespace) => {
                 let name = namespace.name.clone();
-                let known = self.durable.namespaces.insert(name.clone(), namespace.clone());
-                if known.as_ref() != Some(&namespace) {
+                if is_news(&mut durable.namespaces, &name, namespace) {
                     self.on_namespace_change(&name);
                 }
             }
             Event::NamespaceGone(name) => {
-                let was_there = self.durable.namespaces.remove(&name).is_some();
-                if was_there {
+                if durable.namespaces.remove(&name).is_some() {
                     self.on_namespace_change(&name);
+                }
+            }
+            Event::AdmissionCheck(check) => {
+                let name = check.name.clone();
+                if is_news(&mut durable.admission_checks, &name, check) {
+                    self.on_admission_check_change(&name);
+                }
+            }
+            Event::AdmissionCheckGone(name) => {
+                if durable.admission_checks.remove(&name).is_some() {
+                    self.on_admission_check_change(&name);
                 }
             }
             // The others are no definitions.
@@ -127,6 +144,16 @@ impl Engine {
         };
         let users: Vec<ClusterQueueName> =
             self.durable.cluster_queues.values().filter(uses).map(|queue| queue.name.clone()).collect();
+        for name in users {
+            self.on_cluster_queue_change(&name);
+        }
+    }
+
+    fn on_admission_check_change(&mut self, check: &AdmissionCheckName) {
+        let demands =
+            |queue: &&ClusterQueue| queue.admission_checks.iter().any(|demanded| demanded.name == *check);
+        let users: Vec<ClusterQueueName> =
+            self.durable.cluster_queues.values().filter(demands).map(|queue| queue.name.clone()).collect();
         for name in users {
             self.on_cluster_queue_change(&name);
         }

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use gangway_model::checks::AdmissionCheck;
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
 use gangway_model::reasons::{ClusterQueueReason, LocalQueueReason, PendingReason};
 use gangway_model::workload::{Impediments, State, Workload};
-use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Uid};
+use gangway_model::{
+    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Uid,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::event::JobFacts;
@@ -20,6 +23,7 @@ pub struct Durable {
     pub(crate) cohorts: BTreeMap<CohortName, Cohort>,
     pub(crate) local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub(crate) namespaces: BTreeMap<NamespaceName, Namespace>,
+    pub(crate) admission_checks: BTreeMap<AdmissionCheckName, AdmissionCheck>,
     pub(crate) jobs: FxHashMap<Uid, JobFacts>,
     /// The Jobs, there or gone, that have pods.
     pub(crate) owners_with_pods: FxHashSet<Uid>,
@@ -48,6 +52,7 @@ impl Durable {
             ("Cohorts", self.cohorts == other.cohorts),
             ("LocalQueues", self.local_queues == other.local_queues),
             ("namespaces", self.namespaces == other.namespaces),
+            ("AdmissionChecks", self.admission_checks == other.admission_checks),
             ("Jobs", self.jobs == other.jobs),
             ("Jobs with pods", self.owners_with_pods == other.owners_with_pods),
         ];
@@ -172,9 +177,7 @@ impl Durable {
 
     /// Whether a ClusterQueue admits, and what its condition says.
     pub(crate) fn cluster_queue_activity(&self, queue: &ClusterQueue) -> (ClusterQueueReason, String) {
-        use ClusterQueueReason::{
-            AdmissionCheckInactive, CohortCycle, FlavorNotFound, Ready, Stopped, Terminating, Unknown,
-        };
+        use ClusterQueueReason::{CohortCycle, FlavorNotFound, Ready, Stopped, Terminating, Unknown};
         let name = &queue.name;
         if queue.deleting {
             return (Terminating, format!("ClusterQueue {name} is being deleted"));
@@ -205,14 +208,34 @@ impl Durable {
             );
             return (CohortCycle, message);
         }
-        if let Some(check) = queue.admission_checks.first() {
-            let message = format!(
-                "ClusterQueue {name} demands admission check {}: checks are not supported yet",
-                check.name
-            );
-            return (AdmissionCheckInactive, message);
+        if let Some(problem) = self.problem_of_checks(queue) {
+            return problem;
         }
         (Ready, ready_message(queue))
+    }
+
+    /// What keeps a queue's admission checks from being answered, if anything does.
+    fn problem_of_checks(&self, queue: &ClusterQueue) -> Option<(ClusterQueueReason, String)> {
+        use ClusterQueueReason::{AdmissionCheckInactive, AdmissionCheckNotFound};
+        let demanded = || queue.admission_checks.iter().map(|check| &check.name);
+        let list = |names: Vec<&AdmissionCheckName>| {
+            names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let missing: Vec<_> = demanded().filter(|name| !self.admission_checks.contains_key(*name)).collect();
+        let name = &queue.name;
+        if !missing.is_empty() {
+            let message =
+                format!("ClusterQueue {name} demands AdmissionChecks that do not exist: {}", list(missing));
+            return Some((AdmissionCheckNotFound, message));
+        }
+        let is_idle = |name: &&AdmissionCheckName| !self.admission_checks[*name].active;
+        let idle: Vec<_> = demanded().filter(is_idle).collect();
+        if idle.is_empty() {
+            return None;
+        }
+        let message =
+            format!("ClusterQueue {name} demands AdmissionChecks that nobody answers: {}", list(idle));
+        Some((AdmissionCheckInactive, message))
     }
 
     /// Whether a LocalQueue passes Workloads on, and what its condition says.

@@ -1,8 +1,11 @@
 //! What the engine is told.
 
+use gangway_model::checks::AdmissionCheck;
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
 use gangway_model::workload::Workload;
-use gangway_model::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Timestamp, Uid};
+use gangway_model::{
+    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, Timestamp, Uid,
+};
 
 use crate::decision::DecisionId;
 
@@ -25,6 +28,10 @@ pub enum Event {
     LocalQueue(LocalQueue),
     /// A LocalQueue was deleted.
     LocalQueueGone(ObjectName),
+    /// An AdmissionCheck as it is now.
+    AdmissionCheck(AdmissionCheck),
+    /// An AdmissionCheck was deleted.
+    AdmissionCheckGone(AdmissionCheckName),
     /// A namespace as it is now.
     Namespace(Namespace),
     /// A namespace was deleted.

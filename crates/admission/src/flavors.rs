@@ -24,8 +24,11 @@ struct GroupNeed {
     group: usize,
     /// Resources by their place in the group, and how much all pods together want.
     wants: SmallVec<[(u16, i64); 4]>,
-    /// The same as cells of each flavor; none if taints, node selector or affinity keep the pods from using it.
+    /// The same as cells of each flavor; none if taints, node selector or affinity keep the pods from using it, or it was
+    /// given up.
     by_flavor: Box<[Option<Wanted>]>,
+    /// A flavor that would suit was given up.
+    has_given_up: bool,
 }
 
 /// How much is wanted of which cells, in the order of their resources in the group.
@@ -72,19 +75,40 @@ impl Need {
         suiting.next().filter(|_| suiting.next().is_none()).map(|wanted| &wanted[..])
     }
 
-    /// What podSets need of a queue. `as_reference` takes their resources in the order in which the reference does:
-    /// of two groups that both fail it tells the first.
+    /// What podSets need of a queue, without the flavors that are excluded. `as_reference` takes their resources in the
+    /// order in which the reference does: of two groups that both fail it tells the first.
     pub(crate) fn of(
         view: &QueueView,
         flavors: &BTreeMap<FlavorName, Flavor>,
         pod_sets: &[PodSet],
+        excluded: &[FlavorName],
         as_reference: bool,
     ) -> Self {
-        let of = |pod_set| PodSetNeed::of(view, flavors, pod_set, as_reference);
+        let choice = Choice { flavors, excluded };
+        let of = |pod_set| PodSetNeed::of(view, choice, pod_set, as_reference);
         let pod_sets: SmallVec<[PodSetNeed; 1]> = pod_sets.iter().map(of).collect();
         let first_choice = FirstChoice::of(&pod_sets);
         Self { pod_sets, first_choice }
     }
+}
+
+impl Need {
+    /// Whether every flavor of some group was given up that the queue could ever give this much of.
+    pub(crate) fn has_given_up_all(&self, ledger: &Ledger, queue: QueueId) -> bool {
+        let Some(node) = ledger.node(queue) else { return false };
+        let is_left =
+            |wanted: &Wanted| wanted.iter().all(|(cell, value)| !exceeds(&ledger.tree, node, *cell, *value));
+        let groups = self.pod_sets.iter().flat_map(|pod_set| &pod_set.groups);
+        groups.filter(|group| group.has_given_up).any(|group| !group.by_flavor.iter().flatten().any(is_left))
+    }
+}
+
+/// The flavors among which podSets choose.
+#[derive(Clone, Copy)]
+struct Choice<'c> {
+    flavors: &'c BTreeMap<FlavorName, Flavor>,
+    /// Given up, in order.
+    excluded: &'c [FlavorName],
 }
 
 impl FirstChoice {
@@ -121,12 +145,8 @@ impl GroupNeed {
 }
 
 impl PodSetNeed {
-    fn of(
-        view: &QueueView,
-        flavors: &BTreeMap<FlavorName, Flavor>,
-        pod_set: &PodSet,
-        as_reference: bool,
-    ) -> Self {
+    fn of(view: &QueueView, choice: Choice<'_>, pod_set: &PodSet, as_reference: bool) -> Self {
+        let Choice { flavors, excluded } = choice;
         let wanted = wanted(view, pod_set);
         let mut need = Self { groups: SmallVec::new(), uncovered: None };
         let mut in_order: Vec<(&ResourceName, i64)> = wanted.iter().collect();
@@ -148,12 +168,16 @@ impl PodSetNeed {
             let wants = in_group.filter(|(_, resource)| wanted.contains(resource.as_str()));
             let wants: SmallVec<[(u16, i64); 4]> =
                 wants.map(|(at, resource)| (at as u16, wanted.get(resource.as_str()))).collect();
+            let mut has_given_up = false;
             let of_flavor = |flavor: &FlavorView| {
                 let cells = wants.iter().map(|(at, value)| (flavor.cells[usize::from(*at)], *value));
-                suits(flavors, flavor, pod_set).then(|| cells.collect())
+                let suits = suits(flavors, flavor, pod_set);
+                let is_given_up = excluded.binary_search(&flavor.name).is_ok();
+                has_given_up |= suits && is_given_up;
+                (suits && !is_given_up).then(|| cells.collect())
             };
             let by_flavor = group.flavors.iter().map(of_flavor).collect();
-            need.groups.push(GroupNeed { group: index, wants, by_flavor });
+            need.groups.push(GroupNeed { group: index, wants, by_flavor, has_given_up });
         }
         need
     }

@@ -66,6 +66,8 @@ pub(crate) struct QueueView {
     pub(crate) strict: bool,
     /// Its Workloads may be preempted and its pending ones tried.
     pub(crate) active: bool,
+    /// Its definition, if it demands admission checks or gives up flavors; most do neither.
+    pub(crate) extras: Option<Arc<ClusterQueue>>,
 }
 
 /// Names groups of resources with their flavors, as of one building of the trees.
@@ -97,6 +99,10 @@ impl QueueView {
     pub(crate) fn may_preempt_while_borrowing(&self) -> bool {
         self.preemption.borrow_within_cohort != BorrowWithinCohort::Never
     }
+}
+
+fn has_extras(queue: &ClusterQueue) -> bool {
+    !queue.admission_checks.is_empty() || queue.fallback.is_some()
 }
 
 /// Room that is kept free for a Workload that waits.
@@ -452,6 +458,7 @@ impl Ledger {
                 preemption: queue.preemption,
                 strict: queue.strategy == QueueingStrategy::StrictFifo,
                 active: (definitions.is_active)(queue),
+                extras: has_extras(queue).then(|| Arc::new(queue.clone())),
             };
             self.account_mut(id).view = Some(view);
         }

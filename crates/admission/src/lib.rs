@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod check;
+mod checks;
 mod chunks;
 mod cycle;
 mod decision;
@@ -17,6 +18,7 @@ mod durable;
 mod engine;
 mod event;
 mod explain;
+mod fallback;
 mod flavors;
 mod holders;
 mod holds;

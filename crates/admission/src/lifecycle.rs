@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use gangway_model::Timestamp;
-use gangway_model::queues::StopPolicy;
+use gangway_model::checks::CheckAnswers;
+use gangway_model::queues::{ClusterQueue, StopPolicy};
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
 use gangway_model::workload::{
@@ -11,9 +12,11 @@ use gangway_model::workload::{
     Reservation, State, Waiting, Workload,
 };
 
+use crate::checks;
 use crate::decision::Action;
 use crate::durable::Durable;
 use crate::event::JobFacts;
+use crate::fallback;
 use crate::readiness;
 use crate::rules::Rules;
 
@@ -62,8 +65,11 @@ pub(crate) fn due(
         State::Holding(reservation) => {
             let held = Held { durable, policy, workload, reservation, at };
             told_to_leave(held)
-                .or_else(|| flip_to_admitted(held))
+                .or_else(|| checks::refused(held))
                 .or_else(|| readiness::follow_pods(held))
+                .or_else(|| fallback::out_of_time(held))
+                .or_else(|| checks::follow_demand(held))
+                .or_else(|| flip_to_admitted(held))
                 .or_else(|| readiness::out_of_time(held))
         }
         State::Evicting(_, eviction) if eviction.reason.deactivates() && workload.active => {
@@ -75,23 +81,41 @@ pub(crate) fn due(
                 (Action::Release(eviction.reason), released(durable, workload, reservation, eviction, at))
             })
         }
+        State::Pending(pending) if fallback::is_being_deactivated(pending) => {
+            Some(deactivated(durable, workload, pending, at))
+        }
         State::Pending(pending) => {
             let reason = requeue(durable, workload, pending)?;
-            let pending = Pending {
-                requeued: Some(Requeued { eligible: true, reason, at }),
-                requeue_state: kept_after(pending),
-                ..pending.clone()
-            };
-            Some((Action::Requeue(reason), State::Pending(pending)))
+            let requeued = Some(Requeued { eligible: true, reason, at });
+            Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..kept_after(pending) })))
         }
     }
 }
 
-/// What is known of the times at which a Workload was sent back when it is activated again. Whom Gangway itself had
-/// deactivated for them begins anew.
-fn kept_after(pending: &Pending) -> Option<Box<RequeueState>> {
+/// Somebody without quota is deactivated: first that is done, then it is written down that it is.
+fn deactivated(durable: &Durable, workload: &Workload, pending: &Pending, at: Timestamp) -> (Action, State) {
+    let reason = pending.evicted.as_ref().map_or(EvictionReason::Deactivated, |eviction| eviction.reason);
+    if workload.active {
+        return (Action::Deactivate, workload.state.clone());
+    }
+    let requeued = Some(Requeued { eligible: false, reason: reason.requeue_reason(), at });
+    let since = pending.waiting.as_ref().map_or(at, |waiting| waiting.since);
+    let waiting = durable.standing(workload).map(|standing| Waiting {
+        reason: standing.reason,
+        message: standing.message.into(),
+        since,
+    });
+    (Action::Release(reason), State::Pending(Pending { requeued, waiting, ..pending.clone() }))
+}
+
+/// What is kept of the past of a Workload that is activated again: whom Gangway itself had deactivated begins anew.
+fn kept_after(pending: &Pending) -> Pending {
     let by_gangway = pending.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway());
-    pending.requeue_state.clone().filter(|_| !by_gangway)
+    if by_gangway {
+        Pending { requeue_state: None, history: None, ..pending.clone() }
+    } else {
+        pending.clone()
+    }
 }
 
 /// A holder of quota has to leave, if it has to, for a reason that is none of its pods' doing.
@@ -103,15 +127,20 @@ fn told_to_leave(held: Held<'_>) -> Option<(Action, State)> {
     Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
 }
 
-/// The reservation of somebody who is told to leave. One condition tells of evictions: the new one takes the place of the
-/// past one.
+/// The reservation of somebody who is told to leave: the time of its flavors stops, and its checks are asked anew. One
+/// condition tells of evictions: the new one takes the place of the past one.
 pub(crate) fn leaving(
     reservation: &Reservation,
     readiness: Option<&WaitForPodsReady>,
     at: Timestamp,
 ) -> Reservation {
     let requeue_state = readiness::kept_count(reservation, readiness, at);
-    Reservation { past_eviction: None, requeue_state, ..reservation.clone() }
+    let history = fallback::at_eviction(reservation, at);
+    let asked_again = |checks: &CheckAnswers| {
+        CheckAnswers(checks.0.iter().cloned().map(|answer| answer.asked_again(at)).collect())
+    };
+    let checks = reservation.checks.as_deref().and_then(|checks| asked_again(checks).noted());
+    Reservation { past_eviction: None, requeue_state, history, checks, ..reservation.clone() }
 }
 
 /// After this long a report of suspension that is older than the start is believed all the same: then the
@@ -166,12 +195,12 @@ fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)>
 fn flip_to_admitted(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, policy, workload, reservation, at } = held;
     let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
-    if reservation.admitted_at.is_some() || policy.is_blocked || !queue.admission_checks.is_empty() {
+    if reservation.admitted_at.is_some() || policy.is_blocked || !checks::agree(queue, reservation) {
         return None;
     }
-    let pods_ready = readiness::at_admission(durable, policy.readiness, workload, &queue.name, at);
-    let reservation = Reservation { admitted_at: Some(at), pods_ready, ..reservation.clone() };
-    Some((Action::Admit(reservation.admission.clone()), State::Holding(reservation)))
+    let mut reservation = Reservation { admitted_at: Some(at), ..reservation.clone() };
+    reservation.pods_ready = readiness::at_admission(durable, policy.readiness, workload, &reservation);
+    Some((Action::LetStart(reservation.admission.clone()), State::Holding(reservation)))
 }
 
 /// Why a holder of quota has to leave, if it has to.
@@ -276,6 +305,8 @@ fn released(
             at,
         }),
         requeue_state: reservation.requeue_state.clone(),
+        checks: reservation.checks.clone(),
+        history: reservation.history.clone(),
     })
 }
 
@@ -319,7 +350,10 @@ pub(crate) fn deadline(
         }
         State::Pending(pending) => backoff(pending),
         State::Holding(reservation) => {
-            readiness::deadline(durable, readiness?, workload, reservation).map(|(_, at)| at)
+            let ready =
+                readiness.and_then(|settings| readiness::deadline(durable, settings, workload, reservation));
+            let flavors = fallback::deadline(durable, reservation);
+            ready.map(|(_, at)| at).into_iter().chain(flavors).min()
         }
         State::Finished(..) => None,
     }
@@ -333,7 +367,9 @@ pub(crate) fn backoff(pending: &Pending) -> Option<Timestamp> {
 /// Whether nothing of its past keeps a Workload out of its queue.
 pub(crate) fn may_queue(pending: &Pending, now: Timestamp) -> bool {
     let is_out = |out: &Requeued| !out.eligible && !ends_with_time(out.reason);
-    !pending.requeued.as_ref().is_some_and(is_out) && backoff(pending).is_none_or(|at| at <= now)
+    !pending.requeued.as_ref().is_some_and(is_out)
+        && backoff(pending).is_none_or(|at| at <= now)
+        && !fallback::is_being_deactivated(pending)
 }
 
 /// Whether a Workload is queued or will be when a time has come.
@@ -360,22 +396,21 @@ pub(crate) fn after_backoff(pending: Pending, now: Timestamp) -> Pending {
     Pending { requeued, requeue_state, ..pending }
 }
 
-/// The state of a Workload that is admitted now.
-pub(crate) fn admitted(
+/// The state of a Workload that gets quota now, and may run if nothing else has to happen first.
+pub(crate) fn reserved(
     durable: &Durable,
-    readiness: Option<&WaitForPodsReady>,
+    policy: Policy<'_>,
     workload: &Workload,
     admission: Arc<Admission>,
+    extras: Option<&ClusterQueue>,
     now: Timestamp,
 ) -> State {
     let at = now.whole_second();
-    let pods_ready = readiness::at_admission(durable, readiness, workload, &admission.cluster_queue, at);
-    let Pending { evicted, requeued, requeue_state, .. } = match &workload.state {
+    let Pending { evicted, requeued, requeue_state, checks, history, .. } = match &workload.state {
         State::Pending(pending) => after_backoff(pending.clone(), now),
         _ => Pending::default(),
     };
-    State::Holding(Reservation {
-        admission,
+    let mut reservation = Reservation {
         reserved_at: at,
         admitted_at: Some(at),
         past_eviction: evicted.map(|eviction| {
@@ -384,6 +419,21 @@ pub(crate) fn admitted(
         }),
         requeued,
         requeue_state,
-        pods_ready,
-    })
+        pods_ready: None,
+        checks: None,
+        history: None,
+        admission,
+    };
+    if let Some(queue) = extras {
+        let admission = &reservation.admission;
+        reservation.checks =
+            checks::at_reservation(&queue.admission_checks, admission, checks.as_deref(), at);
+        reservation.history = fallback::at_reservation(queue, admission, history, at);
+        let may_run = checks::agree(queue, &reservation) && !policy.is_blocked;
+        reservation.admitted_at = may_run.then_some(at);
+    }
+    if reservation.admitted_at.is_some() {
+        reservation.pods_ready = readiness::at_admission(durable, policy.readiness, workload, &reservation);
+    }
+    State::Holding(reservation)
 }

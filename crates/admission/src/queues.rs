@@ -525,7 +525,7 @@ mod tests {
         let mut shapes = Shapes::default();
         let mut shape = |i| {
             let workload = crate::testing::workload(&format!("w{i}"), i as i64 + 1);
-            shapes.acquire(workload.priority, &workload.pod_sets).0
+            shapes.acquire(workload.priority, &workload.pod_sets, &[]).0
         };
         std::array::from_fn(|i| LaneKey::Shape(shape(i)))
     }

@@ -9,18 +9,30 @@ use crate::decision::Action;
 use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::event::ReadyPods;
+use crate::fallback;
 use crate::lifecycle::{Held, leaving};
 
-/// What is written down of the pods of somebody who is admitted now.
+/// What is written down of the pods of somebody who is admitted now; none if nobody asks.
 pub(crate) fn at_admission(
     durable: &Durable,
     settings: Option<&WaitForPodsReady>,
     workload: &Workload,
-    queue: &ClusterQueueName,
-    at: Timestamp,
+    reservation: &Reservation,
 ) -> Option<Box<PodsReady>> {
-    let allowed_seconds = Some(timeouts(durable, settings?, workload, queue).start_seconds);
+    let at = reservation.admitted_at?;
+    if settings.is_none() && !is_asked_for_by_fallback(durable, reservation) {
+        return None;
+    }
+    let general = settings.and_then(|settings| deadline(durable, settings, workload, reservation));
+    let flavors = fallback::deadline(durable, reservation);
+    let until = general.map(|(_, until)| until).into_iter().chain(flavors).min();
+    let allowed_seconds = until.map(|until| (until.as_seconds() - at.as_seconds()).max(0));
     Some(Box::new(PodsReady { reason: ReadinessReason::WaitForStart, at, allowed_seconds }))
+}
+
+/// Whether it has to be known when the pods of somebody are ready, because its queue gives up flavors.
+fn is_asked_for_by_fallback(durable: &Durable, reservation: &Reservation) -> bool {
+    fallback::strategy(durable, &reservation.admission.cluster_queue).is_some()
 }
 
 /// How many pods of a Workload's Job are ready, and how many have to be; none if its Job does not run.
@@ -39,15 +51,20 @@ pub(crate) fn follow_pods(held: Held<'_>) -> Option<(Action, State)> {
     reservation.admitted_at?;
     let settings = policy.readiness;
     let known = reservation.pods_ready.as_ref().map(|ready| ready.reason);
+    let for_fallback = is_asked_for_by_fallback(durable, reservation);
     let reason = match (settings, known) {
-        (None, Some(_)) if policy.drops_readiness => None,
-        (None, _) => return None,
-        // Whoever runs its pods writes it down.
-        (Some(_), _) if workload.owner.is_none() => return None,
-        (Some(_), known) => match (known.unwrap_or(WaitForStart), are_ready(durable, workload)) {
+        (None, Some(_)) if policy.drops_readiness && !for_fallback => None,
+        (None, _) if !for_fallback => return None,
+        // Whoever runs its pods writes it down; what was tried before that is no use any more.
+        _ if workload.owner.is_none() => match known {
+            Some(reason) if reason.is_ready() && reservation.history.is_some() => Some(reason),
+            _ => return None,
+        },
+        (_, known) => match (known.unwrap_or(WaitForStart), are_ready(durable, workload)) {
             (WaitForStart, true) => Some(Started),
             (WaitForRecovery, true) => Some(Recovered),
-            (Started | Recovered, false) => Some(WaitForRecovery),
+            // Who only had to start in time may lose pods.
+            (Started | Recovered, false) if settings.is_some() => Some(WaitForRecovery),
             _ => return None,
         },
     };
@@ -59,7 +76,15 @@ pub(crate) fn follow_pods(held: Held<'_>) -> Option<(Action, State)> {
         Some(WaitForRecovery) => kept_count(reservation, settings, at),
         _ => reservation.requeue_state.clone(),
     };
-    let reservation = Reservation { pods_ready, requeue_state, ..reservation.clone() };
+    let at_since = |ready: Box<PodsReady>| match reservation.pods_ready.as_deref() {
+        Some(known) if known.reason == ready.reason => Box::new(*known),
+        _ => ready,
+    };
+    let pods_ready = pods_ready.map(at_since);
+    // Machines came: what is known of those that did not is old.
+    let is_ready = reason.is_some_and(ReadinessReason::is_ready);
+    let history = reservation.history.clone().filter(|_| !is_ready);
+    let reservation = Reservation { pods_ready, requeue_state, history, ..reservation.clone() };
     Some((Action::PodsReady(reason), State::Holding(reservation)))
 }
 
@@ -133,6 +158,9 @@ pub(crate) fn deadline(
     let known = reservation.pods_ready.as_deref();
     let reason = known.map_or(ReadinessReason::WaitForStart, |ready| ready.reason);
     let at = match reason {
+        ReadinessReason::WaitForStart if fallback::has_all_times(durable, &reservation.admission) => {
+            return None;
+        }
         ReadinessReason::WaitForStart => admitted_at.plus_seconds(timeouts.start_seconds),
         ReadinessReason::WaitForRecovery => known?.at.plus_seconds(timeouts.recovery_seconds?),
         ReadinessReason::Started | ReadinessReason::Recovered => return None,

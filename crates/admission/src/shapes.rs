@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use gangway_model::FlavorName;
 use gangway_model::workload::{Assignment, PodSet};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
@@ -21,6 +22,8 @@ pub(crate) struct ShapeId(u32);
 struct Shape {
     priority: i32,
     pod_sets: Arc<[PodSet]>,
+    /// The flavors that it does not try any more, in order.
+    excluded: Box<[FlavorName]>,
     users: usize,
     /// What it needs of queues, by what they offer; queues that offer the same share it.
     known: SmallVec<[Known; 1]>,
@@ -52,9 +55,9 @@ pub(crate) struct Shapes {
     free: Vec<u32>,
 }
 
-fn hash(priority: i32, pod_sets: &[PodSet]) -> u64 {
+fn hash(priority: i32, pod_sets: &[PodSet], excluded: &[FlavorName]) -> u64 {
     let mut hasher = FxBuildHasher.build_hasher();
-    priority.hash(&mut hasher);
+    (priority, excluded).hash(&mut hasher);
     for pod_set in pod_sets {
         (pod_set.count, &pod_set.name, &pod_set.requests, &pod_set.constraints).hash(&mut hasher);
     }
@@ -64,11 +67,17 @@ fn hash(priority: i32, pod_sets: &[PodSet]) -> u64 {
 impl Shapes {
     /// The shape of a Workload, which has to be [released](Self::release) when the Workload leaves, and its
     /// podSets as they are stored once for all of this shape.
-    pub(crate) fn acquire(&mut self, priority: i32, pod_sets: &Arc<[PodSet]>) -> (ShapeId, Arc<[PodSet]>) {
-        let hashed = hash(priority, pod_sets);
+    pub(crate) fn acquire(
+        &mut self,
+        priority: i32,
+        pod_sets: &Arc<[PodSet]>,
+        excluded: &[FlavorName],
+    ) -> (ShapeId, Arc<[PodSet]>) {
+        let hashed = hash(priority, pod_sets, excluded);
         let is_same = |number: &u32| {
             self.slots[*number as usize].as_ref().is_some_and(|shape| {
                 shape.priority == priority
+                    && *shape.excluded == *excluded
                     && (Arc::ptr_eq(&shape.pod_sets, pod_sets) || shape.pod_sets == *pod_sets)
             })
         };
@@ -78,7 +87,9 @@ impl Shapes {
             shape.users += 1;
             return (ShapeId(number), shape.pod_sets.clone());
         }
-        let shape = Some(Shape { priority, pod_sets: pod_sets.clone(), users: 1, known: SmallVec::new() });
+        let (pod_sets, excluded) = (pod_sets.clone(), excluded.into());
+        let shape =
+            Some(Shape { priority, pod_sets: pod_sets.clone(), excluded, users: 1, known: SmallVec::new() });
         let number = match self.free.pop() {
             Some(number) => {
                 self.slots[number as usize] = shape;
@@ -91,7 +102,12 @@ impl Shapes {
         };
         let Self { slots, numbers, .. } = self;
         numbers.insert_unique(hashed, number, |number| hash_of(slots, *number));
-        (ShapeId(number), pod_sets.clone())
+        (ShapeId(number), pod_sets)
+    }
+
+    /// The flavors that a shape does not try any more, in order.
+    pub(crate) fn excluded(&self, ShapeId(number): ShapeId) -> &[FlavorName] {
+        self.slots.get(number as usize).and_then(Option::as_ref).map_or(&[], |shape| &shape.excluded)
     }
 
     /// A Workload of this shape has left.
@@ -147,5 +163,5 @@ impl Shapes {
 }
 
 fn hash_of(slots: &[Option<Shape>], number: u32) -> u64 {
-    slots[number as usize].as_ref().map_or(0, |shape| hash(shape.priority, &shape.pod_sets))
+    slots[number as usize].as_ref().map_or(0, |shape| hash(shape.priority, &shape.pod_sets, &shape.excluded))
 }

@@ -3,7 +3,7 @@
 use gangway_model::constraints::{Taint, untolerated};
 use gangway_model::quantity::Shown;
 use gangway_model::queues::Flavor;
-use gangway_model::reasons::PendingReason;
+use gangway_model::reasons::{FallbackTrigger, PendingReason};
 use gangway_model::workload::{PodSet, Workload};
 use gangway_model::{
     Amount, ClusterQueueName, FlavorName, PODS_RESOURCE, PodSetName, Requests, ResourceName,
@@ -35,6 +35,8 @@ pub enum Verdict {
     Taint(Taint),
     /// Node selector or affinity of the pods exclude its nodes.
     Affinity,
+    /// It was given up: its machines did not come.
+    GivenUp(FallbackTrigger),
     /// More is asked for than the queue could ever get.
     Exceeds(Shortage),
     /// Too much of it is in use.
@@ -67,7 +69,7 @@ impl Verdict {
             Self::Fits => None,
             Self::Busy(_) => Some(PendingReason::WaitingForQuota),
             Self::Exceeds(_) => Some(PendingReason::ExceedsMaxQuota),
-            Self::Taint(_) | Self::Affinity => Some(PendingReason::NoMatchingFlavor),
+            Self::Taint(_) | Self::Affinity | Self::GivenUp(_) => Some(PendingReason::NoMatchingFlavor),
         }
     }
 }
@@ -82,6 +84,12 @@ impl std::fmt::Display for FlavorTrace {
             }
             Verdict::Affinity => {
                 write!(f, "flavor {flavor} does not match the pods' node selector or affinity")
+            }
+            Verdict::GivenUp(FallbackTrigger::AdmissionCheckRejected) => {
+                write!(f, "flavor {flavor} was given up: an admission check rejected it")
+            }
+            Verdict::GivenUp(_) => {
+                write!(f, "flavor {flavor} was given up: its machines did not come in time")
             }
             Verdict::Exceeds(short) => write!(
                 f,
@@ -167,7 +175,8 @@ impl Engine {
                     Some(group) if seen.contains(&group) => {}
                     Some(group) => {
                         seen.push(group);
-                        let looked = Looked { tree, view, group: &view.groups[group], wanted: &wanted };
+                        let group = &view.groups[group];
+                        let looked = Looked { tree, view, group, wanted: &wanted, workload };
                         self.trace_group(&looked, pod_set, &before, &mut taken, &mut walk);
                     }
                     None if value != 0 => {
@@ -231,6 +240,10 @@ impl Engine {
         if let Some(mismatch) = mismatch(definition, pod_set) {
             return mismatch;
         }
+        let tried = looked.workload.state.history().filter(|_| gives_up_flavors(looked.view));
+        if let Some(trigger) = tried.and_then(|history| history.find(&flavor.name)?.exhausted) {
+            return Verdict::GivenUp(trigger);
+        }
         let mut busy = None;
         for (cell, resource) in flavor.cells.iter().zip(&looked.group.resources) {
             if !looked.wanted.contains(resource.as_str()) {
@@ -275,12 +288,17 @@ impl Engine {
     }
 }
 
+fn gives_up_flavors(view: &QueueView) -> bool {
+    view.extras.as_ref().is_some_and(|queue| queue.fallback.is_some())
+}
+
 /// What a walk over a group looks at.
 struct Looked<'e> {
     tree: &'e Tree,
     view: &'e QueueView,
     group: &'e GroupView,
     wanted: &'e Requests,
+    workload: &'e Workload,
 }
 
 /// Why pods cannot use a flavor at all, if so.

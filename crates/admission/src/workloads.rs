@@ -14,6 +14,7 @@ use crate::chunks::Chunks;
 use crate::durable::Durable;
 use crate::engine::Engine;
 use crate::event::JobFacts;
+use crate::fallback;
 use crate::ids::{CellId, LocalQueueId, WorkloadId};
 use crate::ledger::{Holder, HolderKey};
 use crate::lifecycle;
@@ -82,7 +83,8 @@ impl Engine {
             self.take_back_quota(&workload);
         }
         let local = self.intern(&mut workload);
-        let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets);
+        let excluded = fallback::excluded(&self.durable, &workload);
+        let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets, &excluded);
         workload.pod_sets = pod_sets;
         let id = self.durable.workloads.insert(number, *workload);
         while id.index() >= self.memory.tracks.len() {
@@ -101,6 +103,21 @@ impl Engine {
         self.reindex(id);
         self.share_message(id);
         self.watch_preemptor_of(id);
+    }
+
+    /// Gives a Workload the shape that it has now that other flavors are given up, or the rules for that have changed.
+    pub(crate) fn reshape(&mut self, id: WorkloadId) {
+        let Some(workload) = self.durable.workloads.get(id) else { return };
+        let old = self.memory.tracks[id.index()].shape;
+        let excluded = fallback::excluded(&self.durable, workload);
+        if *self.memory.shapes.excluded(old) == *excluded {
+            return;
+        }
+        let (shape, _) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets, &excluded);
+        self.memory.shapes.release(old);
+        let track = &mut self.memory.tracks[id.index()];
+        track.shape = shape;
+        track.rare.forget_scan();
     }
 
     /// A Workload asks for something else: refusals, searches and won room were for what it asked for before.
@@ -230,6 +247,9 @@ impl Engine {
     ///
     /// Who stays where it was is not tried again: what could help it wakes its queue.
     pub(crate) fn reindex(&mut self, id: WorkloadId) {
+        if self.durable.workloads.get(id).is_some_and(|workload| workload.state.history().is_some()) {
+            self.reshape(id);
+        }
         self.recount(id);
         self.set_deadline(id, Timestamp::from_nanos(i64::MIN));
         self.forget_failed_start(id);
@@ -376,6 +396,9 @@ impl Engine {
         let timestamp = self.readiness.as_ref().map(|settings| settings.timestamp).unwrap_or_default();
         let sent_back = |reason| match reason {
             EvictionReason::PodsReadyTimeout => timestamp == RequeuingTimestamp::Eviction,
+            EvictionReason::FlavorFallback => {
+                self.readiness.is_some() && timestamp == RequeuingTimestamp::Eviction
+            }
             EvictionReason::AdmissionCheck => true,
             _ => false,
         };

@@ -42,7 +42,7 @@ impl Engine {
         *slot = Some(write);
         match action {
             Action::ReportWaiting(_) => {}
-            Action::Admit(_) if admits => self.take_quota(id),
+            Action::Admit(_) | Action::Reserve(_) if admits => self.take_quota(id),
             _ => {
                 self.reindex(id);
                 self.memory.tracks[id.index()].is_touched = false;
@@ -89,6 +89,7 @@ impl Engine {
         let Some(id) = self.memory.under_way.get(decision) else { return };
         self.forget_preemptor(id);
         self.settle(id, decision, outcome, now);
+        self.reshape(id);
         self.note_preemptor(id);
         self.end_staleness(id);
         self.reindex(id);

@@ -49,6 +49,11 @@ pub const PODS_READY_RECOVERY_TIMEOUT_ANNOTATION: &str = "gangway.dev/pods-ready
 /// On the pod template of a started Job: what it was before anything was injected, so that a stop can restore it.
 pub const ORIGINAL_TEMPLATE_ANNOTATION: &str = "gangway.dev/original-template";
 
+/// The controller of AdmissionChecks that people answer by hand.
+pub const MANUAL_CHECK_CONTROLLER: &str = "gangway.dev/manual";
+/// In a rule of fallback: every flavor that has no rule of its own.
+pub const ANY_FLAVOR: &str = "*";
+
 /// The LocalQueue, or WorkloadPriorityClass, that is used where none is named.
 pub const DEFAULT_NAME: &str = "default";
 /// The pod set of a job that has only one.

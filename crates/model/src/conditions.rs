@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::checks::CheckAnswers;
+use crate::fallback::FlavorHistory;
 use crate::reasons::{
     EvictionReason, FinishReason, PendingReason, PreemptionReason, ReadinessReason, RequeueReason,
 };
@@ -211,6 +213,10 @@ pub struct Notes {
     pub preemptor: Option<Uid>,
     /// How often it was sent back, and until when it is not tried.
     pub requeue_state: Option<RequeueState>,
+    /// What its admission checks say.
+    pub checks: CheckAnswers,
+    /// The flavors that it tried.
+    pub history: FlavorHistory,
 }
 
 /// The state that these conditions mean, and what else is written down. Total: whatever stands there means
@@ -220,10 +226,18 @@ pub struct Notes {
 /// quota counts only with both `QuotaReserved=True` and an admission that says how much.
 pub fn read(conditions: &[Condition], notes: Notes) -> Reading {
     let find = |kind| conditions.iter().find(|c| c.kind == kind);
-    let Notes { admission, preemptor, requeue_state } = notes;
+    let Notes { admission, preemptor, requeue_state, checks, history } = notes;
     let requeue_state = requeue_state.and_then(RequeueState::noted);
-    let mut reader = Reader { repaired: false, preemptor, requeue_state };
-    let state = reader.state_before_finish(&find, admission);
+    let (checks, history) = (checks.noted(), history.noted());
+    let mut reader = Reader { repaired: false, preemptor };
+    let state = match reader.state_before_finish(&find, admission) {
+        State::Pending(pending) => State::Pending(Pending { requeue_state, checks, history, ..pending }),
+        State::Holding(held) => State::Holding(Reservation { requeue_state, checks, history, ..held }),
+        State::Evicting(held, eviction) => {
+            State::Evicting(Reservation { requeue_state, checks, history, ..held }, eviction)
+        }
+        ended @ State::Finished(..) => ended,
+    };
     let state = match find(ConditionType::Finished).filter(|c| c.status) {
         Some(condition) => State::Finished(Box::new(reader.finish(condition)), Box::new(state)),
         None => state,
@@ -234,10 +248,10 @@ pub fn read(conditions: &[Condition], notes: Notes) -> Reading {
 struct Reader {
     repaired: bool,
     preemptor: Option<Uid>,
-    requeue_state: Option<Box<RequeueState>>,
 }
 
 impl Reader {
+    /// The state but for what stands in no condition.
     fn state_before_finish<'c>(
         &mut self,
         find: &impl Fn(ConditionType) -> Option<&'c Condition>,
@@ -249,7 +263,6 @@ impl Reader {
         let preempted = find(ConditionType::Preempted);
         let overdue = find(ConditionType::EvictionOverdue).filter(|c| c.status);
         let requeued = find(ConditionType::Requeued).and_then(|c| self.requeued(c));
-        let requeue_state = self.requeue_state.take();
         let Some((reserved_at, admission)) =
             reserved.filter(|c| c.status).map(|c| c.at).zip(admission.clone())
         else {
@@ -263,7 +276,7 @@ impl Reader {
                 waiting,
                 evicted: evicted.map(Box::new),
                 requeued,
-                requeue_state,
+                ..Pending::default()
             });
         };
         let past_eviction = evicted.filter(|c| !c.status).map(|c| PastEviction {
@@ -279,8 +292,10 @@ impl Reader {
             admitted_at,
             past_eviction: past_eviction.map(Box::new),
             requeued,
-            requeue_state,
+            requeue_state: None,
             pods_ready: find(ConditionType::PodsReady).map(|c| Box::new(pods_ready(c))),
+            checks: None,
+            history: None,
         };
         match evicted.filter(|c| c.status).map(|c| self.eviction(c, preempted)) {
             Some(eviction) => {
@@ -350,6 +365,7 @@ fn pods_ready(condition: &Condition) -> PodsReady {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checks::CheckAnswer;
     use crate::names::ClusterQueueName;
 
     fn at(second: i64) -> Timestamp {
@@ -376,6 +392,12 @@ mod tests {
             }),
             requeue_state: Some(Box::new(RequeueState { count: 2, requeue_at: None })),
             pods_ready: None,
+            checks: CheckAnswers(vec![CheckAnswer::pending("check".into(), at(1))]).noted(),
+            history: {
+                let mut history = FlavorHistory::default();
+                history.take_away(&"f".into(), at(1), at(5));
+                history.noted()
+            },
         }
     }
 
@@ -385,6 +407,8 @@ mod tests {
             admission,
             preemptor: state.preemptor().cloned(),
             requeue_state: state.requeue_state().copied(),
+            checks: state.checks().cloned().unwrap_or_default(),
+            history: state.history().cloned().unwrap_or_default(),
         }
     }
 
@@ -416,6 +440,8 @@ mod tests {
                 at: at(4),
             }),
             requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at: Some(at(60)) })),
+            checks: reservation().checks,
+            history: reservation().history,
         };
         let finish = Finish { reason: FinishReason::Succeeded, message: "done".into(), at: at(9) };
         let finish = Box::new(finish);

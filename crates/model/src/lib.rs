@@ -5,8 +5,10 @@
 
 #![warn(missing_docs)]
 
+pub mod checks;
 pub mod conditions;
 pub mod constraints;
+pub mod fallback;
 mod names;
 pub mod planted;
 pub mod quantity;

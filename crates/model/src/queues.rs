@@ -1,9 +1,9 @@
 //! Records of what an administrator sets up: flavors, queues, cohorts, namespaces.
 
+use crate::checks::RequiredCheck;
 use crate::constraints::{Taint, Toleration};
-use crate::names::{
-    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName,
-};
+use crate::fallback::FallbackStrategy;
+use crate::names::{ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName};
 use crate::quantity::Amount;
 use crate::readiness::Timeouts;
 use crate::selector::{LabelSelector, Labels};
@@ -160,15 +160,6 @@ pub struct ResourceGroup {
     pub flavors: Vec<FlavorQuotas>,
 }
 
-/// An admission check that a queue demands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequiredCheck {
-    /// The check.
-    pub name: AdmissionCheckName,
-    /// The flavors that it concerns; empty is all.
-    pub on_flavors: Vec<FlavorName>,
-}
-
 /// A ClusterQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterQueue {
@@ -188,6 +179,8 @@ pub struct ClusterQueue {
     pub preemption: PreemptionPolicy,
     /// The checks that it demands.
     pub admission_checks: Vec<RequiredCheck>,
+    /// When its Workloads give up a flavor; none if they never do.
+    pub fallback: Option<FallbackStrategy>,
     /// Timeouts for its Workloads, instead of those of the configuration.
     pub timeouts: Timeouts,
     /// Whether it is stopped.

@@ -133,6 +133,20 @@ reasons! {
         Recovered: "All pods are ready again.", "A pod stops being ready.";
     }
 
+    /// What makes a Workload give up a flavor: `trigger` in `status.flavorAssignmentHistory`, and the cause of an eviction.
+    FallbackTrigger {
+        TimeoutForPodsReadyExceeded: "Not all pods were ready before the flavor's time was over, admission checks included.", "";
+        AdmissionCheckRejected: "An admission check rejected the flavor.", "";
+    }
+
+    /// What an admission check says of a Workload: `state` in `status.admissionChecks`.
+    CheckState {
+        Pending: "It has not answered yet.", "The check answers, or the time of a flavor is over.";
+        Ready: "It agrees.", "";
+        Retry: "The Workload gives its quota back and is tried again later.", "";
+        Rejected: "It does not agree: the Workload is deactivated, or falls back to another flavor.", "";
+    }
+
     /// How a Workload ended: the reason of `Finished=True`.
     FinishReason {
         Succeeded: "The Job completed.", "";
@@ -151,7 +165,7 @@ reasons! {
         FlavorNotFound: "It names a ResourceFlavor that does not exist.", "The ResourceFlavor is created.";
         CohortCycle: "Its cohort is its own ancestor.", "One of the cohorts gets another parent.";
         AdmissionCheckNotFound: "It names an AdmissionCheck that does not exist.", "The AdmissionCheck is created.";
-        AdmissionCheckInactive: "It uses admission checks, and no controller for them is active.", "The check becomes active or is removed from the queue.";
+        AdmissionCheckInactive: "It names an AdmissionCheck that no controller answers.", "The check becomes active or is removed from the queue.";
         Unknown: "Its definition cannot be used; the message says why.", "The definition is mended.";
     }
 
@@ -165,7 +179,9 @@ reasons! {
 
     /// The reasons of Events that are not the reason of a condition.
     EventReason {
+        QuotaReserved: "On a Workload: quota is set aside, and its admission checks are asked.", "";
         Admitted: "On a Workload: it may start.", "";
+        AdmissionCheckRejected: "On a Workload: an admission check rejected it; the message says which, and what comes of it.", "";
         PreemptedWorkload: "On a Workload: another one has to leave for it; the message says which, and by which right.", "";
         EvictionOverdue: "On a Workload and its Job: the Workload was told to leave long ago, and pods of it are left; the message says how many.", "The pods are gone; the quota counts until then.";
         Started: "On a Job: it was unsuspended on the flavor that the message names.", "";
@@ -200,12 +216,17 @@ impl EvictionReason {
     }
 
     /// What is behind the reason under which it is counted, or empty. Who was not ready in time is counted by what its
-    /// pods waited for.
-    pub fn underlying_cause(self, waited_for: Option<ReadinessReason>) -> &'static str {
+    /// pods waited for, who falls back by what made it give up its flavor.
+    pub fn underlying_cause(
+        self,
+        waited_for: Option<ReadinessReason>,
+        gave_up: Option<FallbackTrigger>,
+    ) -> &'static str {
         match self {
             Self::PodsReadyTimeout => {
                 waited_for.filter(|reason| !reason.is_ready()).map_or("", ReadinessReason::as_str)
             }
+            Self::FlavorFallback => gave_up.map_or("", FallbackTrigger::as_str),
             other => other.as_str().strip_prefix("DeactivatedDueTo").unwrap_or_default(),
         }
     }
@@ -288,9 +309,9 @@ mod tests {
     fn an_eviction_is_counted_under_its_base_and_cause() {
         use EvictionReason::{Deactivated, DeactivatedDueToAdmissionCheck, Preempted};
         let counted = [Preempted, Deactivated, DeactivatedDueToAdmissionCheck]
-            .map(|reason| (reason.base(), reason.underlying_cause(None)));
+            .map(|reason| (reason.base(), reason.underlying_cause(None, None)));
         assert_eq!(counted, [(Preempted, ""), (Deactivated, ""), (Deactivated, "AdmissionCheck")]);
-        let cause = |waited| EvictionReason::PodsReadyTimeout.underlying_cause(waited);
+        let cause = |waited| EvictionReason::PodsReadyTimeout.underlying_cause(waited, None);
         assert_eq!(cause(Some(ReadinessReason::WaitForRecovery)), "WaitForRecovery");
         assert_eq!((cause(Some(ReadinessReason::Started)), cause(None)), ("", ""));
     }

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::checks::CheckAnswers;
 use crate::constraints::Constraints;
+use crate::fallback::FlavorHistory;
 use crate::names::{ClusterQueueName, FlavorName, ObjectName, PodSetName, ResourceName};
 use crate::readiness::Timeouts;
 use crate::reasons::{
-    EvictionReason, FinishReason, PendingReason, PreemptionReason, ReadinessReason, RequeueReason,
+    EvictionReason, FallbackTrigger, FinishReason, PendingReason, PreemptionReason, ReadinessReason,
+    RequeueReason,
 };
 use crate::requests::Requests;
 use crate::time::Timestamp;
@@ -146,6 +149,24 @@ impl State {
         }
     }
 
+    /// What its admission checks say, or said last.
+    pub fn checks(&self) -> Option<&CheckAnswers> {
+        match self {
+            Self::Pending(pending) => pending.checks.as_deref(),
+            Self::Holding(reservation) | Self::Evicting(reservation, _) => reservation.checks.as_deref(),
+            Self::Finished(_, before) => before.checks(),
+        }
+    }
+
+    /// The flavors that it tried since it was last ready.
+    pub fn history(&self) -> Option<&FlavorHistory> {
+        match self {
+            Self::Pending(pending) => pending.history.as_deref(),
+            Self::Holding(reservation) | Self::Evicting(reservation, _) => reservation.history.as_deref(),
+            Self::Finished(_, before) => before.history(),
+        }
+    }
+
     /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Finished(..))
@@ -169,6 +190,10 @@ pub struct Pending {
     pub requeued: Option<Requeued>,
     /// How often it was sent back, and until when it is not tried.
     pub requeue_state: Option<Box<RequeueState>>,
+    /// What its admission checks said last.
+    pub checks: Option<Box<CheckAnswers>>,
+    /// The flavors that it tried since it was last ready, where its queue asks for that.
+    pub history: Option<Box<FlavorHistory>>,
 }
 
 /// How often a Workload was sent back for not being ready, and until when it is not tried.
@@ -288,13 +313,28 @@ pub struct Reservation {
     pub requeue_state: Option<Box<RequeueState>>,
     /// Whether its pods are ready; none if that is not written down.
     pub pods_ready: Option<Box<PodsReady>>,
+    /// What its admission checks say.
+    pub checks: Option<Box<CheckAnswers>>,
+    /// The flavors that it tried since it was last ready, where its queue asks for that.
+    pub history: Option<Box<FlavorHistory>>,
 }
 
 impl Reservation {
+    /// What made the Workload give up a flavor that it has now; none if it has given up none of them.
+    pub fn gave_up(&self) -> Option<FallbackTrigger> {
+        let history = self.history.as_deref()?;
+        self.admission.flavors().into_iter().find_map(|flavor| history.find(flavor)?.exhausted)
+    }
+
+    /// Whether its pods were not all ready at once since the quota was set aside.
+    pub fn waits_for_start(&self) -> bool {
+        let waits = |ready: &PodsReady| ready.reason == ReadinessReason::WaitForStart;
+        self.pods_ready.as_deref().is_none_or(waits)
+    }
+
     /// Whether it may run and its pods were not all ready at once since.
     pub fn is_starting(&self) -> bool {
-        let waits = |ready: &PodsReady| ready.reason == ReadinessReason::WaitForStart;
-        self.admitted_at.is_some() && self.pods_ready.as_deref().is_none_or(waits)
+        self.admitted_at.is_some() && self.waits_for_start()
     }
 }
 

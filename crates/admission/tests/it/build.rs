@@ -96,6 +96,7 @@ pub fn cluster_queue(name: &str, resource_groups: Vec<ResourceGroup>) -> Cluster
         fungibility: Fungibility::default(),
         preemption: PreemptionPolicy::default(),
         admission_checks: vec![],
+        fallback: None,
         stop_policy: StopPolicy::None,
         deleting: false,
         invalid: None,

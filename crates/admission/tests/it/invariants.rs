@@ -36,6 +36,8 @@ fn check_conditions(workload: &Workload) {
         admission: stored_admission(&workload.state),
         preemptor: workload.state.preemptor().cloned(),
         requeue_state: workload.state.requeue_state().copied(),
+        checks: workload.state.checks().cloned().unwrap_or_default(),
+        history: workload.state.history().cloned().unwrap_or_default(),
     };
     let reading = read(&conditions(&workload.state), notes);
     let expected = Reading { state: workload.state.clone(), repaired: false };

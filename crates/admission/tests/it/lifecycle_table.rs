@@ -223,6 +223,7 @@ fn a_backoff_ends_by_itself() {
             })),
             requeued: Some(Requeued { eligible: false, reason: reason.requeue_reason(), at: now }),
             requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at })),
+            ..Pending::default()
         });
         submit(&mut world, Workload { state: state_in_backoff, ..cpu_workload("w", 1) });
         if backoff > 0 {

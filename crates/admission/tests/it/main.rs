@@ -2,6 +2,7 @@
 
 mod build;
 mod explaining;
+mod fallback_table;
 mod flavor_table;
 mod fungibility_table;
 mod hold_table;
@@ -9,6 +10,7 @@ mod invariants;
 mod lifecycle_table;
 mod operations;
 mod outcomes;
+mod play;
 mod preemption_table;
 mod properties;
 mod quota_model;

@@ -304,6 +304,7 @@ fn back_off(world: &mut World, pick: usize, seconds: i64) {
             evicted: evicted.map(Box::new),
             requeued,
             requeue_state: Some(Box::new(RequeueState { count: 1, requeue_at })),
+            ..Pending::default()
         });
     });
 }

@@ -1,8 +1,6 @@
 //! All-or-nothing start: pods that are ready in time or not, who comes back when, and who may start meanwhile.
 
-use std::collections::BTreeMap;
-
-use gangway_admission::{Action, Engine, Event, JobEnd, JobFacts, Outcome, ReadyPods};
+use gangway_admission::Event;
 use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::queues::{
     ClusterQueue, PreemptionPolicy, QueueingStrategy, StopPolicy, WithinClusterQueue,
@@ -10,13 +8,9 @@ use gangway_model::queues::{
 use gangway_model::readiness::{RequeuingTimestamp, Timeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason, RequeueReason};
 use gangway_model::workload::{RequeueState, State, Workload};
-use gangway_model::{Timestamp, Uid};
 
 use crate::build::*;
-use crate::store::Store;
-
-/// When plays begin.
-const BEGIN: i64 = 1_000;
+use crate::play::{BEGIN, Play};
 
 fn settings() -> WaitForPodsReady {
     WaitForPodsReady {
@@ -25,144 +19,6 @@ fn settings() -> WaitForPodsReady {
         block_admission: false,
         ..WaitForPodsReady::default()
     }
-}
-
-/// A world in which every write lands, Jobs follow their Workloads at once, and only pods take their time.
-struct Play {
-    engine: Engine,
-    store: Store,
-    now: Timestamp,
-    /// How many pods of each Job are ready; those of others are not.
-    ready: BTreeMap<Uid, i32>,
-    ended: BTreeMap<Uid, JobEnd>,
-    /// The engine is made anew before every step.
-    restarts: bool,
-}
-
-impl Play {
-    fn new(settings: WaitForPodsReady, queues: Vec<ClusterQueue>) -> Self {
-        let mut store = Store { readiness: Some(Some(settings)), ..Store::default() };
-        store.take_in(&Event::Flavor(flavor("f")));
-        store.take_in(&Event::Namespace(namespace("ns", &[])));
-        for queue in queues {
-            store.take_in(&Event::LocalQueue(local_queue("ns", queue.name.as_str(), queue.name.as_str())));
-            store.take_in(&Event::ClusterQueue(Box::new(queue)));
-        }
-        let now = at(BEGIN);
-        let engine = store.rebuilt(now);
-        Self { engine, store, now, ready: BTreeMap::new(), ended: BTreeMap::new(), restarts: false }
-    }
-
-    fn tell(&mut self, event: Event) {
-        self.store.take_in(&event);
-        self.engine.apply(event, self.now);
-    }
-
-    fn submit(&mut self, queue: &str, workload: Workload) {
-        let owner = job_of(&workload.uid);
-        self.tell(Event::Job(owner.clone(), JobFacts { stopped: true, ..JobFacts::default() }));
-        self.tell(Event::Workload(Box::new(Workload {
-            queue: queue.into(),
-            owner: Some(owner),
-            ..workload
-        })));
-    }
-
-    /// So many of the two pods of a Job are ready.
-    fn pods(&mut self, uid: &str, ready: i32) {
-        self.ready.insert(job_of(&uid.into()), ready);
-    }
-
-    fn end_job(&mut self, uid: &str) {
-        self.ended.insert(job_of(&uid.into()), JobEnd { succeeded: true, message: "done".into() });
-    }
-
-    fn edit(&mut self, uid: &str, edit: impl FnOnce(&mut Workload)) {
-        let mut workload = self.store.workload(uid).clone();
-        edit(&mut workload);
-        workload.version += 1;
-        self.tell(Event::Workload(Box::new(workload)));
-    }
-
-    fn jobs_follow(&mut self) -> bool {
-        let jobs: Vec<Uid> = self.store.jobs.keys().cloned().collect();
-        let mut changed = false;
-        for uid in jobs {
-            let runs =
-                self.store.workloads.values().any(|w| w.owner.as_ref() == Some(&uid) && w.state.may_run());
-            let ready = self.ready.get(&uid).copied().unwrap_or(0);
-            let pods = runs.then_some(ReadyPods { ready, wanted: 2 });
-            let end = self.ended.get(&uid).cloned();
-            let facts = JobFacts { stopped: !runs, pods, end, suspended_at: None };
-            if self.store.jobs[&uid] != facts {
-                self.tell(Event::Job(uid, facts));
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    /// What happens at a second, until nothing does any more.
-    fn at(&mut self, second: i64) -> Vec<String> {
-        self.now = at(BEGIN + second);
-        let mut told = Vec::new();
-        for _ in 0..100 {
-            let changed = self.jobs_follow();
-            if self.restarts {
-                self.engine = self.store.rebuilt(self.now);
-            }
-            let decisions = self.engine.decide(self.now, usize::MAX);
-            if let Err(violation) = self.engine.check() {
-                panic!("check: {violation}");
-            }
-            if decisions.is_empty() && !changed {
-                assert!(self.store.rebuilt(self.now).durable() == self.engine.durable(), "R1");
-                return told;
-            }
-            for decision in decisions {
-                let Some(write) = self.engine.pending_write(decision.id) else { continue };
-                let object = self.store.workloads.get_mut(&decision.uid).expect("a Workload");
-                object.version += 1;
-                object.state = write.state;
-                object.active &= !write.deactivates;
-                self.engine.apply(Event::Outcome(decision.id, Outcome::Landed(object.version)), self.now);
-                if !matches!(decision.action, Action::ReportWaiting(_) | Action::Release(_)) {
-                    let text = decision.to_string();
-                    told.push(text.split_once(" ns/").map_or(text.clone(), |(_, rest)| rest.to_owned()));
-                }
-            }
-        }
-        panic!("no rest: {told:?}");
-    }
-
-    fn state(&self, uid: &str) -> &State {
-        &self.store.workload(uid).state
-    }
-
-    fn requeue_state(&self, uid: &str) -> RequeueState {
-        self.state(uid).requeue_state().copied().unwrap_or_default()
-    }
-
-    fn readiness(&self, uid: &str) -> ReadinessReason {
-        let reservation = self.state(uid).reservation().expect("it has quota");
-        reservation.pods_ready.as_ref().expect("it is written down").reason
-    }
-
-    /// When something happens next, in seconds of the play.
-    fn next(&self) -> i64 {
-        self.engine.next_deadline().expect("something is due").as_seconds() - BEGIN
-    }
-
-    fn waiting(&self, uid: &str) -> &str {
-        match self.state(uid) {
-            State::Pending(pending) => &pending.waiting.as_ref().expect("it says why").message,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn job_of(uid: &Uid) -> Uid {
-    format!("job-{uid}").as_str().into()
 }
 
 fn queue(name: &str, milli: i64) -> ClusterQueue {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use gangway_admission::{Engine, Event, JobFacts};
+use gangway_model::checks::AdmissionCheck;
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::{Admission, State, Workload};
 use gangway_model::{
-    ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid,
+    AdmissionCheckName, ClusterQueueName, CohortName, FlavorName, NamespaceName, ObjectName, ResourceName,
+    Timestamp, Uid,
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,7 @@ pub struct Store {
     pub cohorts: BTreeMap<CohortName, Cohort>,
     pub local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub namespaces: BTreeMap<NamespaceName, Namespace>,
+    pub admission_checks: BTreeMap<AdmissionCheckName, AdmissionCheck>,
     pub jobs: BTreeMap<Uid, JobFacts>,
     /// The Jobs that have pods.
     pub pods: BTreeMap<Uid, ()>,
@@ -51,6 +54,10 @@ impl Store {
                 self.namespaces.insert(namespace.name.clone(), namespace.clone());
             }
             Event::NamespaceGone(name) => drop(self.namespaces.remove(name)),
+            Event::AdmissionCheck(check) => {
+                self.admission_checks.insert(check.name.clone(), check.clone());
+            }
+            Event::AdmissionCheckGone(name) => drop(self.admission_checks.remove(name)),
             Event::Job(uid, facts) => drop(self.jobs.insert(uid.clone(), facts.clone())),
             Event::JobGone(uid) => drop(self.jobs.remove(uid)),
             Event::Workload(workload) => {
@@ -73,6 +80,7 @@ impl Store {
         let cohorts = self.cohorts.values().cloned().map(Event::Cohort);
         let local_queues = self.local_queues.values().cloned().map(Event::LocalQueue);
         let namespaces = self.namespaces.values().cloned().map(Event::Namespace);
+        let checks = self.admission_checks.values().cloned().map(Event::AdmissionCheck);
         let jobs = self.jobs.iter().map(|(uid, facts)| Event::Job(uid.clone(), facts.clone()));
         let pods = self.pods.keys().map(|owner| Event::Pods(owner.clone(), true));
         let workloads = self.workloads.values().cloned().map(|w| Event::Workload(Box::new(w)));
@@ -81,6 +89,7 @@ impl Store {
             .chain(cohorts)
             .chain(local_queues)
             .chain(namespaces)
+            .chain(checks)
             .chain(jobs)
             .chain(pods)
             .chain(workloads)
@@ -101,6 +110,7 @@ impl Store {
         events.extend(gone(&known.cohorts, &self.cohorts, Event::CohortGone));
         events.extend(gone(&known.local_queues, &self.local_queues, Event::LocalQueueGone));
         events.extend(gone(&known.namespaces, &self.namespaces, Event::NamespaceGone));
+        events.extend(gone(&known.admission_checks, &self.admission_checks, Event::AdmissionCheckGone));
         events.extend(gone(&known.workloads, &self.workloads, Event::WorkloadGone));
         events.extend(gone(&known.jobs, &self.jobs, Event::JobGone));
         events.extend(gone(&known.pods, &self.pods, |owner| Event::Pods(owner, false)));

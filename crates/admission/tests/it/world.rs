@@ -374,6 +374,10 @@ impl World {
 fn name_of(action: &Action) -> &'static str {
     match action {
         Action::Admit(_) => "admit",
+        Action::Reserve(_) => "reserve",
+        Action::LetStart(_) => "let start",
+        Action::AskChecks => "ask checks",
+        Action::RetryAllFlavors => "retry all flavors",
         Action::Evict(..) => "evict",
         Action::PodsReady(_) => "pods ready",
         Action::Deactivate => "deactivate",

@@ -326,7 +326,8 @@ mod tests {
         assert_eq!(address(":8443"), Ok(Some("0.0.0.0:8443".to_owned())));
         assert_eq!(address("127.0.0.1:0"), Ok(Some("127.0.0.1:0".to_owned())));
         let wrong = address("everywhere").map_err(|error| error.to_string());
-        let told = r#"config.yaml:3: metrics.bindAddress: "everywhere" is none; write :PORT, IP:PORT or "0" (off)"#;
+        let told =
+            r#"config.yaml:3: metrics.bindAddress: "everywhere" is none; write :PORT, IP:PORT or "0" (off)"#;
         assert_eq!(wrong, Err(told.to_owned()));
     }
 

@@ -82,7 +82,7 @@ pub struct WorkloadStatus {
     pub preemption_gates: Vec<GateState>,
     /// Which flavors were tried, for how long, and which are given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["resourceFlavor".into()]))]
     pub flavor_assignment_history: Vec<FlavorAssignment>,
     /// The UID of the workload for which this one was last preempted.

@@ -3,6 +3,8 @@
 //! Reading is total. What cannot be understood is reported, and the record holds the safest thing in its place: a
 //! queue that cannot be read admits nothing, a quota that cannot be read is zero.
 
+mod checks;
+mod fallback;
 mod flavors;
 mod queues;
 mod selectors;
@@ -13,6 +15,7 @@ use std::fmt;
 
 use crate::time::seconds_of;
 
+pub use checks::admission_check;
 pub use flavors::{flavor, namespace};
 pub use queues::{cluster_queue, cohort, local_queue};
 pub use selectors::label_selector;

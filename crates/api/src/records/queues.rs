@@ -1,9 +1,10 @@
 //! ClusterQueues, LocalQueues and Cohorts. This is where the spellings of both API versions meet.
 
+use gangway_model::checks::RequiredCheck;
 use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, Cohort, FlavorQuotas, Fungibility, FungibilityPolicy,
     FungibilityPreference, LocalQueue, PreemptionPolicy, QueueingStrategy, Quota, ReclaimWithinCohort,
-    RequiredCheck, ResourceGroup, StopPolicy, WithinClusterQueue,
+    ResourceGroup, StopPolicy, WithinClusterQueue,
 };
 use gangway_model::readiness::Timeouts;
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
@@ -11,7 +12,7 @@ use gangway_model::{Amount, ObjectName, Quantity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use kube::ResourceExt;
 
-use super::{Read, Reader, label_selector};
+use super::{Read, Reader, fallback, label_selector};
 use crate::kueue;
 use crate::time::seconds_of;
 
@@ -34,6 +35,7 @@ pub fn cluster_queue(object: &kueue::ClusterQueue) -> Read<ClusterQueue> {
     let mut record = ClusterQueue {
         name: name.into(),
         cohort,
+        fallback: fallback::strategy(&mut reader, spec.flavor_fungibility.as_ref(), &resource_groups),
         resource_groups,
         strategy: strategy(&mut reader, spec),
         namespace_selector: namespace_selector(&mut reader, spec),
@@ -56,10 +58,6 @@ fn unsupported(reader: &mut Reader, spec: &kueue::ClusterQueueSpec) {
     reader.unsupported(spec.fair_sharing.is_some(), "spec.fairSharing");
     reader.unsupported(spec.admission_scope.is_some(), "spec.admissionScope");
     reader.unsupported(spec.concurrent_admission_policy.is_some(), "spec.concurrentAdmissionPolicy");
-    let fallback = spec.flavor_fungibility.as_ref();
-    let fallback =
-        fallback.is_some_and(|f| f.fallback_strategy.is_some() || f.flavor_fallback_strategy.is_some());
-    reader.unsupported(fallback, "spec.flavorFungibility.fallbackStrategy");
 }
 
 /// Timeouts of a queue. One that cannot be read makes the queue inactive: nobody would expect that of the configuration.

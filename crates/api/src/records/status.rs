@@ -11,8 +11,8 @@ use gangway_model::{Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Map, Value, json};
 
-use super::Reader;
 use super::workloads::admission;
+use super::{Reader, checks, fallback};
 use crate::kueue::{ClusterQueueStatus, LocalQueueStatus, SchedulingStats, WorkloadStatus};
 use crate::{kueue, time};
 
@@ -60,6 +60,13 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
         let wanted = wanted.map(|state| json!({"count": state.count, "requeueAt": state.requeue_at}));
         status.insert("requeueState".to_owned(), json!(wanted));
     }
+    if let Some(checks) = checks::list(state.checks(), current) {
+        status.insert("admissionChecks".to_owned(), checks);
+    }
+    let history = fallback::written(state.history());
+    if current.map_or(&[][..], |status| &status.flavor_assignment_history) != history {
+        status.insert("flavorAssignmentHistory".to_owned(), json!(history));
+    }
     if let Some(stats) = one_eviction_more(state, current) {
         status.insert("schedulingStats".to_owned(), json!(stats));
     }
@@ -71,14 +78,25 @@ pub fn workload_status(state: &State, generation: i64, current: Option<&Workload
 /// It is a function of the object that the write is for, and the write holds for that version of it only: however
 /// often it is sent, it counts once.
 fn one_eviction_more(state: &State, current: Option<&WorkloadStatus>) -> Option<SchedulingStats> {
-    let State::Evicting(reservation, eviction) = state else { return None };
-    let is_told = |c: &Condition| c.type_ == ConditionType::Evicted.as_str() && c.status == "True";
-    if current.is_some_and(|status| status.conditions.iter().any(is_told)) {
-        return None;
-    }
+    let conditions = current.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let told = conditions.iter().find(|c| c.type_ == ConditionType::Evicted.as_str() && c.status == "True");
+    let (reason, cause) = match state {
+        State::Evicting(reservation, eviction) if told.is_none() => {
+            let waited_for = reservation.pods_ready.as_ref().map(|ready| ready.reason);
+            (eviction.reason, eviction.reason.underlying_cause(waited_for, reservation.gave_up()))
+        }
+        // Who has no quota any more is deactivated: that is an eviction of its own.
+        State::Pending(pending) => {
+            let eviction = pending.evicted.as_ref().filter(|eviction| eviction.reason.deactivates())?;
+            if told.is_some_and(|told| told.reason == eviction.reason.as_str()) {
+                return None;
+            }
+            (eviction.reason, eviction.reason.underlying_cause(None, None))
+        }
+        _ => return None,
+    };
     let mut stats = current.and_then(|status| status.scheduling_stats.clone()).unwrap_or_default();
-    let waited_for = reservation.pods_ready.as_ref().map(|ready| ready.reason);
-    stats.count(eviction.reason.base().as_str(), eviction.reason.underlying_cause(waited_for));
+    stats.count(reason.base().as_str(), cause);
     Some(stats)
 }
 

@@ -10,7 +10,7 @@ use gangway_model::{ObjectName, Quantity, Requests, Timestamp, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::ResourceExt;
 
-use super::{Read, Reader};
+use super::{Read, Reader, checks, fallback};
 use crate::{kueue, names, pods, time};
 
 /// How the configuration changes what pods ask for.
@@ -47,7 +47,9 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         status.map(|status| status.conditions.iter().filter_map(condition).collect()).unwrap_or_default();
     let preemptor = object.status.as_ref().and_then(|status| status.preemptor.as_deref()).map(Uid::from);
     let requeue_state = status.and_then(|status| status.requeue_state.as_ref()).map(requeue_state);
-    let reading = read(&conditions, Notes { admission, preemptor, requeue_state });
+    let checks = status.map(checks::answers).unwrap_or_default();
+    let history = status.map(fallback::history).unwrap_or_default();
+    let reading = read(&conditions, Notes { admission, preemptor, requeue_state, checks, history });
     let timeouts = timeouts(&mut reader, object);
     unsupported(&mut reader, &object.spec);
     let record = Workload {

@@ -44,6 +44,7 @@ const KINDS: &[(&str, &str, &str, &str)] = &[
     (KUEUE, "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses"),
     (KUEUE, "v1beta2", "ResourceFlavor", "resourceflavors"),
     (KUEUE, "v1beta2", "Cohort", "cohorts"),
+    (KUEUE, "v1beta2", "AdmissionCheck", "admissionchecks"),
     (KUEUE, "v1beta2", "ClusterQueue", "clusterqueues"),
     (KUEUE, "v1beta2", "LocalQueue", "localqueues"),
     (KUEUE, "v1beta2", "Workload", "workloads"),

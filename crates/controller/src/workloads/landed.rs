@@ -6,8 +6,8 @@ use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
 use gangway_api::time;
 use gangway_model::conditions::ConditionType;
-use gangway_model::reasons::{EventReason, EvictionReason, ReadinessReason, RequeueReason};
-use gangway_model::workload::{Preemption, State};
+use gangway_model::reasons::{EventReason, EvictionReason, FallbackTrigger, ReadinessReason, RequeueReason};
+use gangway_model::workload::{Admission, Preemption, State};
 use gangway_model::{Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -42,7 +42,7 @@ impl Shell {
                 self.counts.metrics().requeued(self.whose(object).cluster_queue, *reason);
             }
             // That a backoff is over is written down with the admission that follows.
-            Action::Admit(_) if is_back_from_backoff(object) => {
+            Action::Admit(_) | Action::Reserve(_) if is_back_from_backoff(object) => {
                 let queue = self.whose(object).cluster_queue;
                 self.counts.metrics().requeued(queue, RequeueReason::BackoffFinished);
             }
@@ -93,7 +93,7 @@ impl Shell {
     ) {
         let whose = self.whose(victim);
         let waited_for = readiness_of(victim);
-        let cause = reason.underlying_cause(waited_for);
+        let cause = reason.underlying_cause(waited_for, gave_up(victim));
         let metrics = self.counts.metrics();
         if let Some((ready, evicted)) = ready_before_eviction(victim, waited_for) {
             metrics.evicted_when_ready(whose.cluster_queue.clone(), (reason, cause), (ready, evicted));
@@ -153,7 +153,13 @@ impl Shell {
 /// Whether a Workload in this state shows that a decision of which there is something to say has landed.
 fn shows(action: &Action, state: &State) -> bool {
     match (action, state) {
-        (Action::Admit(admission), State::Holding(reservation)) => *admission == reservation.admission,
+        (Action::Admit(admission) | Action::LetStart(admission), State::Holding(reservation)) => {
+            *admission == reservation.admission && reservation.admitted_at.is_some()
+        }
+        (Action::Reserve(admission), State::Holding(reservation)) => *admission == reservation.admission,
+        (Action::Evict(reason, None), State::Pending(pending)) if reason.deactivates() => {
+            pending.evicted.as_ref().is_some_and(|eviction| eviction.reason == *reason)
+        }
         (Action::Evict(reason, preemption), State::Evicting(_, eviction)) => {
             (reason, preemption) == (&eviction.reason, &eviction.preemption)
         }
@@ -196,12 +202,16 @@ fn overdue_message(job: Option<&Job>) -> String {
 fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -> Vec<Note> {
     match &decision.action {
         // The Job is told when it starts; a Workload that nobody owns has only itself to ask.
-        Action::Admit(_) if !object.owner_references().is_empty() => Vec::new(),
-        Action::Admit(admission) => {
-            let flavors: Vec<&str> = admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
+        Action::Admit(_) | Action::LetStart(_) if !object.owner_references().is_empty() => Vec::new(),
+        Action::Admit(admission) | Action::LetStart(admission) => {
             let message =
-                format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors.join(", "));
+                format!("Admitted by ClusterQueue {} on {}", admission.cluster_queue, flavors_of(admission));
             vec![note(object, EventReason::Admitted.as_str().to_owned(), message)]
+        }
+        Action::Reserve(admission) => {
+            let (queue, flavors) = (&admission.cluster_queue, flavors_of(admission));
+            let message = format!("Quota of ClusterQueue {queue} is reserved on {flavors}");
+            vec![note(object, EventReason::QuotaReserved.as_str().to_owned(), message)]
         }
         Action::Evict(reason, preemption) => {
             let mut notes = Vec::new();
@@ -210,11 +220,36 @@ fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -
                 notes.push(note(object, EvictionReason::Preempted.as_str().to_owned(), message.clone()));
                 notes.extend(preemptor.map(|preemptor| displaces(preemptor, object, preemption)));
             }
+            if is_rejection(*reason, object) {
+                let rejected = EventReason::AdmissionCheckRejected.as_str().to_owned();
+                notes.push(Note { warning: true, ..note(object, rejected, message.clone()) });
+            }
             notes.push(note(object, format!("EvictedDueTo{reason}"), message));
             notes
         }
         _ => Vec::new(),
     }
+}
+
+fn flavors_of(admission: &Admission) -> String {
+    admission.flavors().iter().map(|flavor| flavor.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// What made a Workload give up a flavor that it has at the moment.
+fn gave_up(object: &Workload) -> Option<FallbackTrigger> {
+    let status = object.status.as_ref()?;
+    let assigned = status.admission.as_ref()?.pod_set_assignments.iter().flat_map(|set| set.flavors.values());
+    let is_assigned = |flavor: &str| assigned.clone().any(|assigned| assigned == flavor);
+    let mut given_up = status.flavor_assignment_history.iter().filter(|entry| entry.exhausted == Some(true));
+    let entry = given_up.find(|entry| is_assigned(&entry.resource_flavor))?;
+    FallbackTrigger::parse(entry.trigger.as_deref()?)
+}
+
+/// Whether a Workload has to leave because an admission check rejected it.
+fn is_rejection(reason: EvictionReason, object: &Workload) -> bool {
+    reason == EvictionReason::DeactivatedDueToAdmissionCheck
+        || reason == EvictionReason::FlavorFallback
+            && gave_up(object) == Some(FallbackTrigger::AdmissionCheckRejected)
 }
 
 fn condition(object: &Workload, kind: ConditionType) -> Option<&Condition> {

@@ -154,7 +154,13 @@ impl Metrics {
     }
 
     /// A Workload that was told to leave has left.
-    pub(crate) fn released(&self, cluster_queue: String, reason: EvictionReason, from: Timestamp, to: Timestamp) {
+    pub(crate) fn released(
+        &self,
+        cluster_queue: String,
+        reason: EvictionReason,
+        from: Timestamp,
+        to: Timestamp,
+    ) {
         let labels = OfQueue { cluster_queue, reason: reason.base().as_str() };
         self.eviction_latency.get_or_create(&labels).observe(seconds(from, to));
     }

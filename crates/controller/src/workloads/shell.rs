@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use gangway_admission::{Decision, DecisionId, Engine, Event, JobFacts, Outcome, QueueRef};
-use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::kueue::{
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+};
 use gangway_api::records::{self, ResourceRules};
 use gangway_model::planted::{Bug, Planted};
 use gangway_model::selector::LabelSelector;
@@ -42,6 +44,7 @@ pub(super) struct Shell {
     pub(super) cluster_queues: Objects<ClusterQueue>,
     cohorts: Objects<Cohort>,
     pub(super) local_queues: Objects<LocalQueue>,
+    admission_checks: Objects<AdmissionCheck>,
     workload_classes: Objects<WorkloadPriorityClass>,
     pod_classes: Objects<PriorityClass>,
     pub(super) workloads: Objects<Workload>,
@@ -110,6 +113,7 @@ impl Shell {
             cluster_queues: Objects::new("watching ClusterQueues"),
             cohorts: Objects::new("watching Cohorts"),
             local_queues: Objects::new("watching LocalQueues"),
+            admission_checks: Objects::new("watching AdmissionChecks"),
             workload_classes: Objects::new("watching WorkloadPriorityClasses"),
             pod_classes: Objects::new("watching PriorityClasses"),
             workloads: Objects::new("watching Workloads"),
@@ -183,6 +187,14 @@ impl Shell {
             News::LocalQueue(item) => {
                 for change in self.local_queues.take(*item)? {
                     self.local_queue_changed(change);
+                }
+            }
+            News::AdmissionCheck(item) => {
+                for change in self.admission_checks.take(*item)? {
+                    self.apply(match change {
+                        Change::Applied(object) => Event::AdmissionCheck(records::admission_check(&object)),
+                        Change::Gone(object) => Event::AdmissionCheckGone(object.name_any().into()),
+                    });
                 }
             }
             News::WorkloadPriorityClass(item) => {
@@ -399,6 +411,7 @@ impl Shell {
                 && self.cluster_queues.is_complete()
                 && self.cohorts.is_complete()
                 && self.local_queues.is_complete()
+                && self.admission_checks.is_complete()
                 && self.workload_classes.is_complete()
                 && self.pod_classes.is_complete()
                 && self.workloads.is_complete()

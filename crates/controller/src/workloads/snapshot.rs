@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use gangway_admission::{Decision, Durable, Engine, Event, Explanation};
 use gangway_api::config::Configuration;
-use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::kueue::{
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+};
 use gangway_api::{names, records};
 use gangway_model::reasons::EventReason;
 use gangway_model::{Clock, Uid};
@@ -75,6 +77,9 @@ impl Snapshot {
         }
         for object in list::<LocalQueue>(&client, "LocalQueues").await? {
             engine.apply(Event::LocalQueue(records::local_queue(&object).record), now);
+        }
+        for object in list::<AdmissionCheck>(&client, "AdmissionChecks").await? {
+            engine.apply(Event::AdmissionCheck(records::admission_check(&object)), now);
         }
         let jobs = list::<Job>(&client, "Jobs").await?;
         for job in &jobs {

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 
 use futures::stream::{BoxStream, SelectAll};
 use futures::{StreamExt, stream};
-use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass};
+use gangway_api::kueue::{
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+};
 use gangway_api::names;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -26,6 +28,7 @@ pub(super) enum News {
     ClusterQueue(Item<ClusterQueue>),
     Cohort(Item<Cohort>),
     LocalQueue(Item<LocalQueue>),
+    AdmissionCheck(Item<AdmissionCheck>),
     WorkloadPriorityClass(Item<WorkloadPriorityClass>),
     PriorityClass(Item<PriorityClass>),
     Workload(Item<Workload>),
@@ -45,6 +48,7 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<News>> {
     all.push(watch_kind(client, News::ClusterQueue));
     all.push(watch_kind(client, News::Cohort));
     all.push(watch_kind(client, News::LocalQueue));
+    all.push(watch_kind(client, News::AdmissionCheck));
     all.push(watch_kind(client, News::WorkloadPriorityClass));
     all.push(watch_kind(client, News::PriorityClass));
     all.push(watch_kind(client, News::Workload));

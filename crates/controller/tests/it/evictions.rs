@@ -144,8 +144,10 @@ async fn evictions_are_counted_by_queue_and_reason() {
     let expected = [
         format!("kueue_evicted_workloads_total{preempted}"),
         format!("kueue_evicted_workloads_once_total{preempted}"),
-        r#"kueue_preempted_workloads_total{preempting_cluster_queue="cq",reason="InClusterQueue"} 1"#.to_owned(),
-        r#"kueue_workload_eviction_latency_seconds_count{cluster_queue="cq",reason="Preempted"} 1"#.to_owned(),
+        r#"kueue_preempted_workloads_total{preempting_cluster_queue="cq",reason="InClusterQueue"} 1"#
+            .to_owned(),
+        r#"kueue_workload_eviction_latency_seconds_count{cluster_queue="cq",reason="Preempted"} 1"#
+            .to_owned(),
         r#"gangway_requeued_workloads_total{cluster_queue="cq",reason="Preempted"} 1"#.to_owned(),
     ];
     assert_eq!(counted, expected);

@@ -9,9 +9,9 @@ use gangway_model::readiness::WaitForPodsReady;
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Event;
-use kube::{Api, ResourceExt};
 use kube::api::{Patch, PatchParams};
 use kube::client::Body;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::connection::{Connection, Fault};
@@ -79,7 +79,8 @@ async fn a_timeout_and_the_return_to_the_queue_take_four_decisions() {
 }
 
 fn evicted(which: &str, count: usize) -> String {
-    let labels = r#"cluster_queue="cq",reason="PodsReadyTimeout",underlying_cause="WaitForStart",priority_class="""#;
+    let labels =
+        r#"cluster_queue="cq",reason="PodsReadyTimeout",underlying_cause="WaitForStart",priority_class="""#;
     format!("kueue_evicted_workloads_{which}{{{labels}}} {count}")
 }
 

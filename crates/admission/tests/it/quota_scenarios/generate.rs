@@ -309,6 +309,8 @@ impl Making {
             requeued: None,
             requeue_state: None,
             pods_ready: None,
+            checks: None,
+            history: None,
         };
         let waiting = std::mem::replace(&mut workload.state, State::Holding(reservation));
         let mut with = model.clone();

@@ -140,6 +140,8 @@ fn holding(workload: &Workload, flavors: &[Vec<(ResourceName, FlavorName)>]) -> 
         requeued: None,
         requeue_state: None,
         pods_ready: None,
+        checks: None,
+        history: None,
     };
     Workload { state: State::Holding(reservation), ..workload.clone() }
 }

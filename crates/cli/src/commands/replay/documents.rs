@@ -15,10 +15,11 @@ use super::settings;
 use crate::exit::Failure;
 
 /// How to get a file that can be replayed.
-pub const HOW_TO_DUMP: &str = "kubectl get namespaces,resourceflavors,cohorts,clusterqueues,localqueues,workloads -A -o yaml > dump.yaml";
+pub const HOW_TO_DUMP: &str = "kubectl get namespaces,resourceflavors,cohorts,admissionchecks,clusterqueues,localqueues,workloads -A -o yaml > dump.yaml";
 
 /// The kinds that a replay is made of, besides the Replay itself.
-const KINDS: &[&str] = &["Namespace", "ResourceFlavor", "Cohort", "ClusterQueue", "LocalQueue", "Workload"];
+const KINDS: &[&str] =
+    &["Namespace", "ResourceFlavor", "Cohort", "AdmissionCheck", "ClusterQueue", "LocalQueue", "Workload"];
 /// The version that the protocol speaks of; other versions of the group are for the reader of manifests to judge.
 const PROTOCOL_VERSION: &str = "v1beta2";
 

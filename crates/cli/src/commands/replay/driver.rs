@@ -47,6 +47,7 @@ impl<'s> Driver<'s> {
             .map(Event::Namespace)
             .chain(scenario.flavors.iter().cloned().map(Event::Flavor))
             .chain(scenario.cohorts.iter().cloned().map(Event::Cohort))
+            .chain(scenario.admission_checks.iter().cloned().map(Event::AdmissionCheck))
             .chain(scenario.cluster_queues.iter().cloned().map(|queue| Event::ClusterQueue(Box::new(queue))))
             .chain(scenario.local_queues.iter().cloned().map(Event::LocalQueue));
         for event in definitions {
@@ -203,7 +204,7 @@ impl<'s> Driver<'s> {
         for (sequence, decision) in decisions.iter().enumerate() {
             let workload = decision.name.to_string();
             match &decision.action {
-                Action::Admit(admission) => entry.admitted.push(Admitted {
+                Action::Admit(admission) | Action::Reserve(admission) => entry.admitted.push(Admitted {
                     workload,
                     cluster_queue: admission.cluster_queue.to_string(),
                     pod_sets: pod_sets(admission),
@@ -227,7 +228,10 @@ impl<'s> Driver<'s> {
                     let cluster_queue = self.queue_of(&decision.uid).to_string();
                     entry.evicted.push(Evicted { workload, cluster_queue, reason: reason.as_str() });
                 }
-                Action::Release(_)
+                Action::LetStart(_)
+                | Action::AskChecks
+                | Action::RetryAllFlavors
+                | Action::Release(_)
                 | Action::Requeue(_)
                 | Action::Finish(_)
                 | Action::PodsReady(_)

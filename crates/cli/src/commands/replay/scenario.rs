@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_api::kueue;
 use gangway_api::records::{self, Read, ResourceRules};
+use gangway_model::checks::AdmissionCheck;
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace};
 use gangway_model::selector::Labels;
 use gangway_model::workload::{State, Workload};
@@ -49,6 +50,8 @@ pub struct Scenario {
     pub flavors: Vec<Flavor>,
     /// Cohort objects.
     pub cohorts: Vec<Cohort>,
+    /// AdmissionChecks.
+    pub admission_checks: Vec<AdmissionCheck>,
     /// ClusterQueues.
     pub cluster_queues: Vec<ClusterQueue>,
     /// LocalQueues.
@@ -77,6 +80,7 @@ impl Scenario {
             namespaces: BTreeMap::new(),
             flavors: Vec::new(),
             cohorts: Vec::new(),
+            admission_checks: Vec::new(),
             cluster_queues: Vec::new(),
             local_queues: Vec::new(),
             arrivals: Vec::new(),
@@ -103,8 +107,12 @@ impl Scenario {
                 if reader.is_strict && !queue.admission_checks.is_empty() {
                     return Err(unsupported(object, "spec.admissionChecksStrategy"));
                 }
+                if reader.is_strict && queue.fallback.is_some() {
+                    return Err(unsupported(object, "spec.flavorFungibility.fallbackStrategy"));
+                }
                 self.cluster_queues.push(queue);
             }
+            "AdmissionCheck" => self.admission_checks.push(records::admission_check(&object.typed()?)),
             "LocalQueue" => {
                 let mut queue: kueue::LocalQueue = object.typed()?;
                 queue.metadata.namespace = Some(object.namespace().to_owned());

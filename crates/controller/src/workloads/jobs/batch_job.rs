@@ -250,6 +250,7 @@ impl<'j> JobView<'j> {
         injection: &Injection,
     ) -> Result<Value, Contradiction> {
         let original = self.directives_before_start(Some(workload));
+        let original = original.including_annotations(self.template(), injection);
         let note = original.note();
         let mut patch = self.preconditions();
         patch.extend(original.with(injection)?.patch(self.template(), Some(note)));

@@ -270,7 +270,7 @@ fn start(
         return make_changeable(view);
     }
     let Some(injection) = Injection::new(admission, queue, around.flavor) else { return Step::Nothing };
-    match view.start_patch(workload, &injection) {
+    match view.start_patch(workload, &injection.with_checks(workload)) {
         Ok(patch) => {
             Step::Start { patch, message: format!("Admitted by ClusterQueue {}", admission.cluster_queue) }
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use gangway_api::kueue::{PodTemplate, ResourceFlavorSpec, Workload};
 use gangway_api::names;
 use gangway_model::quantity::Quantity as Amount;
+use gangway_model::reasons::CheckState;
 use gangway_model::workload::Admission;
 use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -31,6 +32,9 @@ pub(super) struct Directives {
     node_selector: Texts,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tolerations: Vec<Toleration>,
+    /// None where a start leaves them alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Texts>,
 }
 
 impl Directives {
@@ -42,7 +46,21 @@ impl Directives {
             labels: users_labels(labels.unwrap_or_default()),
             node_selector: pod.and_then(|pod| pod.node_selector.clone()).unwrap_or_default(),
             tolerations: pod.and_then(|pod| pod.tolerations.clone()).unwrap_or_default(),
+            annotations: None,
         }
+    }
+
+    /// The same with the annotations of the template, if a start changes them: then they are restored, too.
+    pub(super) fn including_annotations(
+        self,
+        template: Option<&PodTemplateSpec>,
+        injection: &Injection,
+    ) -> Self {
+        if injection.annotations.is_empty() {
+            return self;
+        }
+        let known = template.and_then(annotations).cloned().unwrap_or_default();
+        Self { annotations: Some(users_annotations(known)), ..self }
     }
 
     /// Those that a Job had before its start: as the start noted them, else as its Workload has them.
@@ -60,16 +78,15 @@ impl Directives {
 
     /// With what a start brings.
     pub(super) fn with(mut self, injection: &Injection) -> Result<Self, Contradiction> {
-        for (key, value) in &injection.node_labels {
-            let before = self.node_selector.insert(key.clone(), value.clone());
-            if let Some(wanted) = before.filter(|before| before != value) {
-                return Err(Contradiction { key: key.clone(), wanted, flavor: value.clone() });
-            }
-        }
+        add("node selector", &mut self.node_selector, &injection.node_labels)?;
         for toleration in &injection.tolerations {
             if !self.tolerations.contains(toleration) {
                 self.tolerations.push(toleration.clone());
             }
+        }
+        add("label", &mut self.labels, &injection.labels_of_checks)?;
+        if let Some(annotations) = &mut self.annotations {
+            add("annotation", annotations, &injection.annotations)?;
         }
         self.labels.extend(injection.labels.clone());
         Ok(self)
@@ -90,7 +107,8 @@ impl Directives {
         self.labels.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
 
         let current_annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
-        let mut annotations = users_annotations(current_annotations.cloned().unwrap_or_default());
+        let known = || users_annotations(current_annotations.cloned().unwrap_or_default());
+        let mut annotations = self.annotations.take().unwrap_or_else(known);
         annotations.extend(note.map(|note| (names::ORIGINAL_TEMPLATE_ANNOTATION.to_owned(), note)));
 
         let mut patch = Vec::new();
@@ -106,6 +124,17 @@ impl Directives {
         patch.extend(put("spec/tolerations", has_tolerations, tolerations));
         patch
     }
+}
+
+/// Adds texts under names that do not have another text already.
+fn add(what: &'static str, texts: &mut Texts, more: &[(String, String)]) -> Result<(), Contradiction> {
+    for (key, value) in more {
+        let before = texts.insert(key.clone(), value.clone());
+        if let Some(wanted) = before.filter(|before| before != value) {
+            return Err(Contradiction { what, key: key.clone(), wanted, given: value.clone() });
+        }
+    }
+    Ok(())
 }
 
 fn filled(texts: &Texts) -> Option<Value> {
@@ -124,10 +153,23 @@ fn put(part: &str, is_present: bool, value: Option<Value>) -> Option<Value> {
 /// What a start injects into the template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Injection {
-    /// In the order of the flavors, so that flavors that contradict each other are noticed.
+    /// In the order of the flavors and checks, so that those that contradict each other are noticed.
     node_labels: Vec<(String, String)>,
     tolerations: Vec<Toleration>,
     labels: Texts,
+    labels_of_checks: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
+}
+
+/// What an admission check wants changed in the pods of a podSet.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSetUpdate {
+    name: String,
+    labels: Texts,
+    annotations: Texts,
+    node_selector: Texts,
+    tolerations: Vec<Toleration>,
 }
 
 impl Injection {
@@ -156,15 +198,34 @@ impl Injection {
         }
         Some(injection)
     }
+
+    /// With what the admission checks of a Workload want changed, once they agree.
+    pub(super) fn with_checks(mut self, workload: &Workload) -> Self {
+        let checks =
+            workload.status.as_ref().map(|status| status.admission_checks.as_slice()).unwrap_or_default();
+        let agreeing = checks.iter().filter(|check| check.state == CheckState::Ready.as_str());
+        let updates = agreeing.flat_map(|check| check.pod_set_updates.iter().flatten());
+        for update in updates.filter_map(|update| serde_json::from_value::<PodSetUpdate>(update.clone()).ok())
+        {
+            if update.name == names::MAIN_POD_SET {
+                self.node_labels.extend(update.node_selector);
+                self.tolerations.extend(update.tolerations);
+                self.labels_of_checks.extend(update.labels);
+                self.annotations.extend(update.annotations);
+            }
+        }
+        self
+    }
 }
 
-/// The pods would need nodes that have two values of one label.
+/// The pods would have two values of one thing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pods' node selector wants {key}={wanted} but the flavor's nodes have {key}={flavor}")]
+#[error("the pods' {what} says {key}={wanted} but what they are started with says {key}={given}")]
 pub(in crate::workloads) struct Contradiction {
+    what: &'static str,
     key: String,
     wanted: String,
-    flavor: String,
+    given: String,
 }
 
 /// Whether a template carries what a start injected.

@@ -87,6 +87,7 @@ impl Queues {
             namespace_selector: Some(LabelSelector::default()),
             stop_policy: StopPolicy::None,
             admission_checks: Vec::new(),
+            fallback: None,
             invalid: None,
             not_acted_on: Vec::new(),
             timeouts: Timeouts::default(),

@@ -1,0 +1,187 @@
+//! How long a flavor may take until all pods are ready, and what happens when it took too long, or all did.
+
+use gangway_model::checks::CheckAnswer;
+use gangway_model::fallback::{FailurePolicy, FallbackStrategy, FlavorHistory};
+use gangway_model::queues::ClusterQueue;
+use gangway_model::readiness::WaitForPodsReady;
+use gangway_model::reasons::{EvictionReason, FallbackTrigger, RequeueReason};
+use gangway_model::workload::{
+    Admission, Eviction, Pending, RequeueState, Requeued, Reservation, State, Workload,
+};
+use gangway_model::{ClusterQueueName, FlavorName, Timestamp};
+
+use crate::checks;
+use crate::decision::Action;
+use crate::durable::Durable;
+use crate::lifecycle::{Held, leaving};
+
+/// The strategy of a queue, if it has one.
+pub(crate) fn strategy<'d>(durable: &'d Durable, queue: &ClusterQueueName) -> Option<&'d FallbackStrategy> {
+    durable.cluster_queues.get(queue)?.fallback.as_ref()
+}
+
+/// The flavors that a Workload does not try any more, in order: those that it gave up, where its queue asks for that.
+pub(crate) fn excluded(durable: &Durable, workload: &Workload) -> Vec<FlavorName> {
+    let Some(history) = workload.state.history() else { return Vec::new() };
+    let queue = durable.cluster_queue_of(workload);
+    if queue.and_then(|queue| strategy(durable, queue)).is_none() {
+        return Vec::new();
+    }
+    let mut flavors: Vec<FlavorName> = history.exhausted().cloned().collect();
+    flavors.sort();
+    flavors
+}
+
+/// What is written down of the flavors of somebody who gets quota. What a queue does not have any more is forgotten.
+pub(crate) fn at_reservation(
+    queue: &ClusterQueue,
+    admission: &Admission,
+    known: Option<Box<FlavorHistory>>,
+    at: Timestamp,
+) -> Option<Box<FlavorHistory>> {
+    if queue.fallback.is_none() {
+        return None;
+    }
+    let mut history = known.map(|known| *known).unwrap_or_default();
+    let has = |flavor: &FlavorName| {
+        queue.resource_groups.iter().flat_map(|group| &group.flavors).any(|quotas| quotas.flavor == *flavor)
+    };
+    history.0.retain(|attempt| has(&attempt.flavor));
+    admission.flavors().into_iter().for_each(|flavor| history.assign(flavor, at));
+    history.noted()
+}
+
+/// What is written down of the flavors of somebody who is told to leave: their time stops.
+pub(crate) fn at_eviction(reservation: &Reservation, at: Timestamp) -> Option<Box<FlavorHistory>> {
+    let mut history = reservation.history.clone()?;
+    if reservation.waits_for_start() {
+        for flavor in reservation.admission.flavors() {
+            history.take_away(flavor, reservation.reserved_at, at);
+        }
+    }
+    Some(history)
+}
+
+/// Whether every flavor of an admission has a time of its own: then the general one rests.
+pub(crate) fn has_all_times(durable: &Durable, admission: &Admission) -> bool {
+    let Some(strategy) = strategy(durable, &admission.cluster_queue) else { return false };
+    let flavors = admission.flavors();
+    !flavors.is_empty() && flavors.iter().all(|flavor| strategy.timeout_seconds(flavor).is_some())
+}
+
+/// The flavors that somebody who has not started yet has only for a time, and until when.
+fn deadlines<'r>(
+    strategy: &'r FallbackStrategy,
+    reservation: &'r Reservation,
+) -> impl Iterator<Item = (&'r FlavorName, Timestamp)> {
+    let flavors = if reservation.waits_for_start() { reservation.admission.flavors() } else { Vec::new() };
+    flavors.into_iter().filter_map(|flavor| {
+        let history = reservation.history.as_ref();
+        let used = history.map_or(0, |history| history.accumulated_seconds(flavor));
+        let left = (strategy.timeout_seconds(flavor)? - used).max(0);
+        Some((flavor, reservation.reserved_at.plus_seconds(left)))
+    })
+}
+
+/// Until when all pods have to be ready so that no flavor is given up.
+pub(crate) fn deadline(durable: &Durable, reservation: &Reservation) -> Option<Timestamp> {
+    let strategy = strategy(durable, &reservation.admission.cluster_queue)?;
+    deadlines(strategy, reservation).map(|(_, at)| at).min()
+}
+
+/// The machines of a flavor did not come in time: whoever has it leaves, and another one is tried at once.
+pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
+    let Held { durable, reservation, at, .. } = held;
+    let strategy = strategy(durable, &reservation.admission.cluster_queue)?;
+    let over: Vec<&FlavorName> = deadlines(strategy, reservation)
+        .filter(|(_, until)| *until <= at)
+        .map(|(flavor, _)| flavor)
+        .collect();
+    if over.is_empty() {
+        return None;
+    }
+    let times: Vec<String> = over
+        .iter()
+        .filter_map(|flavor| Some(format!("{flavor} had {} s", strategy.timeout_seconds(flavor)?)))
+        .collect();
+    let message = format!("Not all pods were ready in time: {}; another flavor is tried", times.join(", "));
+    Some(gives_up(held, &over, FallbackTrigger::TimeoutForPodsReadyExceeded, message))
+}
+
+/// Checks rejected a Workload: it falls back if every flavor that they speak of has a rule for that.
+pub(crate) fn after_rejection(held: Held<'_>, rejected: &[&CheckAnswer]) -> Option<(Action, State)> {
+    let queue = held.durable.cluster_queues.get(&held.reservation.admission.cluster_queue)?;
+    let strategy = queue.fallback.as_ref()?;
+    let speaks_of = |flavor: &&FlavorName| {
+        let demanded = queue.admission_checks.iter();
+        let mut theirs = demanded.filter(|check| rejected.iter().any(|answer| answer.name == check.name));
+        theirs.any(|check| check.concerns(flavor))
+    };
+    let flavors: Vec<&FlavorName> =
+        held.reservation.admission.flavors().into_iter().filter(speaks_of).collect();
+    if flavors.is_empty() || !flavors.iter().all(|flavor| strategy.falls_back_when_rejected(flavor)) {
+        return None;
+    }
+    let message = format!(
+        "An admission check rejected the flavor: {}; another flavor is tried",
+        checks::told(rejected)
+    );
+    Some(gives_up(held, &flavors, FallbackTrigger::AdmissionCheckRejected, message))
+}
+
+fn gives_up(
+    held: Held<'_>,
+    flavors: &[&FlavorName],
+    trigger: FallbackTrigger,
+    message: String,
+) -> (Action, State) {
+    let Held { policy, reservation, at, .. } = held;
+    let reason = EvictionReason::FlavorFallback;
+    let mut left = leaving(reservation, policy.readiness, at);
+    let mut history = left.history.take().unwrap_or_default();
+    flavors.iter().for_each(|flavor| history.give_up(flavor, trigger));
+    left.history = Some(history);
+    let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
+    (Action::Evict(reason, None), State::Evicting(left, Box::new(eviction)))
+}
+
+/// Somebody who waits has given up every flavor that it could have: it tries all of them again after a while, or not at all.
+pub(crate) fn all_given_up(
+    pending: &Pending,
+    workload: &Workload,
+    strategy: &FallbackStrategy,
+    readiness: Option<&WaitForPodsReady>,
+    at: Timestamp,
+) -> (Action, State) {
+    match strategy.failure_policy {
+        FailurePolicy::RetryAllFlavors => {
+            let mut history = pending.history.clone().unwrap_or_default();
+            history.begin_again();
+            let settings = readiness.cloned().unwrap_or_default();
+            let until = at.plus_seconds(settings.backoff_seconds(&workload.uid, history.rounds()));
+            let known = pending.requeue_state.as_deref().copied().unwrap_or_default();
+            let requeue_state =
+                RequeueState { requeue_at: known.requeue_at.max(Some(until)), ..known }.noted();
+            let requeued = Some(Requeued { eligible: false, reason: RequeueReason::FlavorFallback, at });
+            let pending = Pending { history: Some(history), requeue_state, requeued, ..pending.clone() };
+            (Action::RetryAllFlavors, State::Pending(pending))
+        }
+        FailurePolicy::DeactivateWorkload => {
+            let reason = EvictionReason::DeactivatedDueToFlavorFallbackExhausted;
+            let flavors: Vec<&str> =
+                pending.history.iter().flat_map(|history| history.exhausted()).map(|f| f.as_str()).collect();
+            let message = format!("Every flavor that it could have was given up: {}", flavors.join(", "));
+            let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
+            let pending = Pending { evicted: Some(Box::new(eviction)), ..pending.clone() };
+            (Action::Evict(reason, None), State::Pending(pending))
+        }
+    }
+}
+
+/// Somebody without quota is to be deactivated, and that is not done yet: it is neither written down that it is, nor that
+/// somebody activated it again.
+pub(crate) fn is_being_deactivated(pending: &Pending) -> bool {
+    let done = |out: &Requeued| out.reason.is_deactivation() || out.reason == RequeueReason::Reactivated;
+    pending.evicted.as_ref().is_some_and(|eviction| eviction.reason.deactivates())
+        && !pending.requeued.as_ref().is_some_and(done)
+}
