@@ -174,6 +174,13 @@ impl Engine {
         }
     }
 
+    /// Lets those be tried again who were set aside in the tree of a queue.
+    pub fn reconsider_tree(&mut self, queue: &ClusterQueueName) {
+        if let Some(number) = self.memory.ledger.queue_names.find(queue) {
+            self.wake_tree(QueueId::from(number));
+        }
+    }
+
     fn prepare(&mut self, now: Timestamp) {
         self.memory.time = now;
         self.follow_definitions();

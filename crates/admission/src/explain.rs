@@ -1,11 +1,13 @@
 //! Why is my Job pending?
 
+use gangway_model::checks::CheckAnswer;
 use gangway_model::reasons::{PendingReason, PreemptionReason, ReadinessReason};
-use gangway_model::workload::{Eviction, Pending, State};
+use gangway_model::workload::{Eviction, Pending, State, Workload};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::engine::Engine;
 use crate::event::ReadyPods;
+use crate::fallback::{Rung, ladder};
 use crate::ids::WorkloadId;
 use crate::lifecycle;
 use crate::readiness;
@@ -38,6 +40,12 @@ pub struct Explanation {
     pub start: Option<Start>,
     /// How often it was sent back for not being ready.
     pub retries: u32,
+    /// What its admission checks say.
+    pub checks: Vec<CheckAnswer>,
+    /// The flavors that it falls back to, by resource group; empty where its queue gives up none.
+    pub ladder: Vec<Vec<Rung>>,
+    /// How often it gave up all of them.
+    pub rounds: u32,
 }
 
 /// How far the start of a Workload has come.
@@ -143,6 +151,9 @@ impl Engine {
             preempted_for: preempted_for(&workload.state),
             start: None,
             retries: workload.state.requeue_state().map_or(0, |state| state.count),
+            checks: workload.state.checks().map(|checks| checks.0.clone()).unwrap_or_default(),
+            ladder: self.ladder_of(workload),
+            rounds: workload.state.history().map_or(0, |history| history.rounds()),
         };
         let decided = self.track(id).and_then(|track| track.decision.as_ref());
         match decided.map_or(&workload.state, |write| &write.state) {
@@ -178,6 +189,13 @@ impl Engine {
             },
         }
         Some(explanation)
+    }
+
+    fn ladder_of(&self, workload: &Workload) -> Vec<Vec<Rung>> {
+        let reserved = workload.state.reservation().map(|held| &held.admission.cluster_queue);
+        let queue = reserved.or_else(|| self.durable.cluster_queue_of(workload));
+        let queue = queue.and_then(|name| self.durable.cluster_queues.get(name));
+        queue.map(|queue| ladder(queue, workload, self.memory.time)).unwrap_or_default()
     }
 
     fn explain_waiting(&self, id: WorkloadId, explanation: &mut Explanation) {

@@ -8,7 +8,7 @@ use gangway_model::reasons::{EvictionReason, FallbackTrigger, RequeueReason};
 use gangway_model::workload::{
     Admission, Eviction, Pending, RequeueState, Requeued, Reservation, State, Workload,
 };
-use gangway_model::{ClusterQueueName, FlavorName, Timestamp};
+use gangway_model::{ClusterQueueName, FlavorName, PODS_RESOURCE, ResourceName, Timestamp};
 
 use crate::checks;
 use crate::decision::Action;
@@ -184,4 +184,51 @@ pub(crate) fn is_being_deactivated(pending: &Pending) -> bool {
     let done = |out: &Requeued| out.reason.is_deactivation() || out.reason == RequeueReason::Reactivated;
     pending.evicted.as_ref().is_some_and(|eviction| eviction.reason.deactivates())
         && !pending.requeued.as_ref().is_some_and(done)
+}
+
+/// A flavor on the way down that a Workload may have to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rung {
+    /// The flavor.
+    pub flavor: FlavorName,
+    /// Why it was given up, if it was.
+    pub given_up: Option<FallbackTrigger>,
+    /// Whether the Workload has it now and its time runs.
+    pub is_running: bool,
+    /// How much of its time is used up.
+    pub used_seconds: i64,
+    /// How much it has; none if it may take for ever.
+    pub timeout_seconds: Option<i64>,
+}
+
+/// The flavors of a queue that gives them up, in the order in which they are tried, one list for each group that a Workload
+/// needs something of; none if the queue gives up none.
+pub fn ladder(queue: &ClusterQueue, workload: &Workload, now: Timestamp) -> Vec<Vec<Rung>> {
+    let Some(strategy) = &queue.fallback else { return Vec::new() };
+    let held = match &workload.state {
+        State::Holding(held) if held.waits_for_start() && held.admission.cluster_queue == queue.name => {
+            Some(held)
+        }
+        _ => None,
+    };
+    let history = workload.state.history();
+    let rung = |flavor: &FlavorName| {
+        let tried = history.and_then(|history| history.find(flavor));
+        let runs_since =
+            held.filter(|held| held.admission.flavors().contains(&flavor)).map(|held| held.reserved_at);
+        let running = runs_since.map_or(0, |since| (now.as_seconds() - since.as_seconds()).max(0));
+        Rung {
+            flavor: flavor.clone(),
+            given_up: tried.and_then(|tried| tried.exhausted),
+            is_running: runs_since.is_some(),
+            used_seconds: tried.map_or(0, |tried| tried.accumulated_seconds).saturating_add(running),
+            timeout_seconds: strategy.timeout_seconds(flavor),
+        }
+    };
+    let is_needed = |resource: &ResourceName| {
+        let mut pods = workload.pod_sets.iter();
+        resource.as_str() == PODS_RESOURCE || pods.any(|set| set.requests.contains(resource.as_str()))
+    };
+    let groups = queue.resource_groups.iter().filter(|group| group.resources.iter().any(is_needed));
+    groups.map(|group| group.flavors.iter().map(|quotas| rung(&quotas.flavor)).collect()).collect()
 }

@@ -48,6 +48,7 @@ pub use durable::{Durable, Standing};
 pub use engine::Engine;
 pub use event::{Event, JobEnd, JobFacts, Outcome, ReadyPods};
 pub use explain::{Explanation, LeavingVictim, PreemptedFor, Situation, Start};
+pub use fallback::{Rung, ladder};
 pub use memory::{QueueRef, Work};
 pub use readiness::TooLong;
 pub use rules::Rules;

@@ -22,6 +22,8 @@ pub struct Rules {
     ///   the Workload is told something else than before, or when somebody of its own queue is admitted.
     /// - Where somebody has failed, nobody that asks for the same is tried, be it older or a preemptor's equal.
     /// - A LocalQueue on hold hides that its ClusterQueue is drained, and wakes nobody when its Workloads end or leave.
+    /// - In a replay, what a Workload that is not active is told in the second round, that its ClusterQueue is not active
+    ///   either, wakes the tree.
     pub defects: bool,
 }
 

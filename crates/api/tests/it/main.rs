@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crds;
+mod fallback;
 mod golden;
 mod manifests;
 mod records;

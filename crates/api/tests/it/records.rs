@@ -139,10 +139,9 @@ fn problems_are_all_reported_and_make_the_queue_invalid() {
 
 #[test]
 fn what_is_not_supported_is_said() {
-    let read = queue(json!({"fairSharing": {"weight": 1}, "waitForPodsReady": {"timeout": "1m"},
-        "flavorFungibility": {"flavorFallbackStrategy": {}}}));
+    let read = queue(json!({"fairSharing": {"weight": 1}, "waitForPodsReady": {"timeout": "1m"}}));
     let paths: Vec<&str> = read.unsupported.iter().map(|note| note.path.as_str()).collect();
-    assert_eq!(paths, ["spec.fairSharing", "spec.flavorFungibility.fallbackStrategy"]);
+    assert_eq!(paths, ["spec.fairSharing"]);
     assert_eq!(read.record.invalid, None);
 }
 
@@ -250,6 +249,8 @@ fn holding() -> State {
         requeued: None,
         requeue_state: None,
         pods_ready: None,
+        checks: None,
+        history: None,
     })
 }
 

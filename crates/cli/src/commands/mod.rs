@@ -1,12 +1,14 @@
 //! One file per command, and the arguments that lead there.
 
 mod bench;
+mod check;
 mod config;
 mod controller;
 mod crds;
 mod explain;
 mod get;
 mod jobs;
+mod ladder;
 mod logs;
 mod node;
 pub mod reasons;
@@ -60,6 +62,9 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Tells the life of a Job as a timeline: what happened, when, and who was preempted for whom.
     Trace(trace::TraceArgs),
+    /// Answers an admission check of a Workload by hand.
+    #[command(subcommand)]
+    Check(check::CheckCommand),
     /// Writes queues and Workloads to a file that `replay` reads.
     Snapshot(snapshot::SnapshotArgs),
     /// Says what would be decided about queues and Workloads that stand in files.
@@ -90,6 +95,7 @@ impl Cli {
             Command::Get(args) => Box::pin(get::run(args)).await,
             Command::Explain(args) => Box::pin(explain::run(args)).await,
             Command::Trace(args) => Box::pin(trace::run(args)).await,
+            Command::Check(command) => Box::pin(check::run(command)).await,
             Command::Snapshot(args) => Box::pin(snapshot::run(args)).await,
             Command::Replay(args) => replay::run(&args),
             Command::Logs(args) => Box::pin(logs::run(args)).await,

@@ -1,8 +1,8 @@
 //! `gangway reasons`: writes docs/reasons.md from the vocabulary in the code.
 
 use gangway_model::reasons::{
-    ClusterQueueReason, EventReason, EvictionReason, FinishReason, LocalQueueReason, PendingReason,
-    PreemptionReason, ReasonDoc, RequeueReason,
+    CheckState, ClusterQueueReason, EventReason, EvictionReason, FallbackTrigger, FinishReason,
+    LocalQueueReason, PendingReason, PreemptionReason, ReadinessReason, ReasonDoc, RequeueReason,
 };
 
 use crate::commands::print;
@@ -26,6 +26,9 @@ pub fn page() -> String {
     let evicted: Vec<ReasonDoc> = EvictionReason::ALL.iter().map(|reason| reason.doc()).collect();
     let preempted: Vec<ReasonDoc> = PreemptionReason::ALL.iter().map(|reason| reason.doc()).collect();
     let requeued: Vec<ReasonDoc> = RequeueReason::ALL.iter().map(|reason| reason.doc()).collect();
+    let ready: Vec<ReasonDoc> = ReadinessReason::ALL.iter().map(|reason| reason.doc()).collect();
+    let given_up: Vec<ReasonDoc> = FallbackTrigger::ALL.iter().map(|reason| reason.doc()).collect();
+    let checks: Vec<ReasonDoc> = CheckState::ALL.iter().map(|reason| reason.doc()).collect();
     let finished: Vec<ReasonDoc> = FinishReason::ALL.iter().map(|reason| reason.doc()).collect();
     let cluster_queue: Vec<ReasonDoc> = ClusterQueueReason::ALL.iter().map(|reason| reason.doc()).collect();
     let local_queue: Vec<ReasonDoc> = LocalQueueReason::ALL.iter().map(|reason| reason.doc()).collect();
@@ -39,6 +42,13 @@ pub fn page() -> String {
         ),
         ("By which right a Workload is preempted", "`Preempted=True` of a Workload", preempted),
         ("After an eviction", "`Requeued` of a Workload", requeued),
+        ("Whether pods are ready", "`PodsReady` of a Workload", ready),
+        (
+            "Why a flavor was given up",
+            "`trigger` in `status.flavorAssignmentHistory` of a Workload",
+            given_up,
+        ),
+        ("What an admission check says", "`state` in `status.admissionChecks` of a Workload", checks),
         ("How a Workload ended", "`Finished=True` of a Workload", finished),
         ("Whether a ClusterQueue admits", "`Active` of a ClusterQueue", cluster_queue),
         ("Whether a LocalQueue passes Workloads on", "`Active` of a LocalQueue", local_queue),

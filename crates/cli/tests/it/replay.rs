@@ -423,3 +423,58 @@ fn the_example_of_the_page_is_true() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(format!("$ gangway replay scenario.yaml\n{said}"), block("text"));
 }
+
+/// `holder` ends in the second round, in a LocalQueue on hold, which wakes nobody. What the reference tells the inactive `off` of a
+/// stopped queue then does.
+#[test]
+fn the_reference_is_woken_by_what_it_tells_the_inactive() {
+    const HEAD: &str = "apiVersion: kueue.x-k8s.io/v1beta2\nkind";
+    let queue = |name: &str, quota: &str, stop: &str| {
+        format!(
+            "{HEAD}: ClusterQueue\nmetadata: {{name: {name}}}\nspec: {{namespaceSelector: {{}}, cohortName: t, stopPolicy: {stop}, resourceGroups: \
+             [{{coveredResources: [cpu], flavors: [{{name: f, resources: [{{name: cpu, nominalQuota: {quota}, lendingLimit: {quota}}}]}}]}}]}}\n---\n"
+        )
+    };
+    let local = |name: &str, queue: &str, stop: &str| {
+        format!(
+            "{HEAD}: LocalQueue\nmetadata: {{name: {name}, namespace: ns}}\nspec: {{clusterQueue: {queue}, stopPolicy: {stop}}}\n---\n"
+        )
+    };
+    let workload = |name: &str, queue: &str, active: bool, status: &str| {
+        format!(
+            "{HEAD}: Workload\nmetadata: {{name: {name}, namespace: ns, uid: {name}, creationTimestamp: '2026-01-01T11:00:01Z'}}\nspec: {{queueName: \
+             {queue}, active: {active}, podSets: [{{name: main, count: 1, template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: 1}}}}}}]}}}}}}]}}\n{status}---\n"
+        )
+    };
+    let condition = |kind: &str| {
+        format!(
+            "{{type: {kind}, status: 'True', reason: {kind}, message: '', lastTransitionTime: '2026-01-01T10:00:00Z'}}"
+        )
+    };
+    let holds = format!(
+        "status: {{admission: {{clusterQueue: open, podSetAssignments: [{{name: main, count: 1, flavors: {{cpu: f}}, resourceUsage: {{cpu: 1}}}}]}}, \
+         conditions: [{}, {}]}}\n",
+        condition("QuotaReserved"),
+        condition("Admitted")
+    );
+    let text = [
+        "apiVersion: replay.gangway.dev/v1alpha1\nkind: Replay\nmetadata: {name: told}\nspec: {finish: [{round: 1, workload: ns/holder}]}\n---\n".to_owned(),
+        format!("{HEAD}: ResourceFlavor\nmetadata: {{name: f}}\n---\n"),
+        queue("open", "1", "None"),
+        queue("stopped", "0", "Hold"),
+        local("open", "open", "None"),
+        local("held", "open", "Hold"),
+        local("stopped", "stopped", "None"),
+        workload("holder", "held", true, &holds),
+        workload("waits", "open", true, ""),
+    ]
+    .concat();
+    let admitted = |text: &str| {
+        let (code, said, complaint) = replay_text(text.as_bytes(), PROTOCOL);
+        assert_eq!(code, Some(0), "{said}{complaint}");
+        let answer: Value = serde_json::from_str(&said).expect("JSON");
+        answer["cycles"].to_string().contains("ns/waits")
+    };
+    assert!(!admitted(&text), "nobody is woken");
+    assert!(admitted(&format!("{text}{}", workload("off", "stopped", false, ""))));
+}

@@ -4,6 +4,7 @@ mod cohorts;
 mod connection;
 mod election;
 mod evictions;
+mod fallback;
 mod pods;
 mod readiness;
 mod workloads;

@@ -4,8 +4,10 @@ use gangway_admission::{Explanation, FlavorTrace, ReadyPods, Shortage, Situation
 use gangway_api::time::to_rfc3339;
 use gangway_model::Amount;
 use gangway_model::quantity::{Shown, to_quantity_text};
+use gangway_model::reasons::FallbackTrigger;
 use serde_json::{Value, json};
 
+use crate::commands::ladder::{checks, checks_json, ladder, ladder_json};
 use crate::render::palette::{Palette, Tone};
 use crate::render::table::Table;
 
@@ -15,8 +17,18 @@ pub fn lines(job: &str, explanation: &Explanation, preemption: &[String], palett
     let mut lines =
         vec![format!("{job}: {situation}"), format!("  {}", explanation.message), place(explanation)];
     lines.extend(explanation.start.as_ref().map(start));
+    lines.extend(
+        explanation.ladder.iter().map(|rungs| format!("  Flavors: {}{}", ladder(rungs), round(explanation))),
+    );
+    if !explanation.checks.is_empty() {
+        lines.push(format!("  Admission checks: {}", checks(&explanation.checks)));
+    }
     if let Situation::Backoff(until) = explanation.situation {
-        lines.push(format!("  Retry {}: not tried before {}", explanation.retries, to_rfc3339(until)));
+        let what = match explanation.retries {
+            0 => "It is".to_owned(),
+            retries => format!("Retry {retries}:"),
+        };
+        lines.push(format!("  {what} not tried before {}", to_rfc3339(until)));
     }
     lines.extend_from_slice(preemption);
     if !explanation.flavors.is_empty() {
@@ -33,6 +45,14 @@ pub fn lines(job: &str, explanation: &Explanation, preemption: &[String], palett
         lines.extend(explanation.advice.iter().skip(1).map(|advice| format!("  Try: {advice}")));
     }
     lines
+}
+
+/// In which round flavors are tried, unless it is the first.
+fn round(explanation: &Explanation) -> String {
+    match explanation.rounds {
+        0 => String::new(),
+        rounds => format!(" (round {})", rounds + 1),
+    }
 }
 
 /// How far its start has come: `WaitForStart: 3 of 8 pods are ready, all have to be by 2026-01-01T14:03:00Z`.
@@ -96,6 +116,8 @@ fn verdict(verdict: &Verdict) -> String {
         Verdict::Fits => "has room".to_owned(),
         Verdict::Taint(taint) => format!("taint {}={} not tolerated", taint.key, taint.value),
         Verdict::Affinity => "excluded by node selector or affinity".to_owned(),
+        Verdict::GivenUp(FallbackTrigger::AdmissionCheckRejected) => "given up: rejected".to_owned(),
+        Verdict::GivenUp(_) => "given up: out of time".to_owned(),
         Verdict::Exceeds(_) => "too small".to_owned(),
         Verdict::Busy(_) => "in use".to_owned(),
     }
@@ -104,7 +126,7 @@ fn verdict(verdict: &Verdict) -> String {
 fn shortage(verdict: &Verdict) -> Option<&Shortage> {
     match verdict {
         Verdict::Exceeds(short) | Verdict::Busy(short) => Some(short),
-        Verdict::Fits | Verdict::Taint(_) | Verdict::Affinity => None,
+        Verdict::Fits | Verdict::Taint(_) | Verdict::Affinity | Verdict::GivenUp(_) => None,
     }
 }
 
@@ -177,6 +199,9 @@ pub fn as_json(explanation: &Explanation) -> Value {
         "advice": explanation.advice,
         "start": explanation.start.as_ref().map(start_json),
         "retries": explanation.retries,
+        "checks": checks_json(&explanation.checks),
+        "ladder": explanation.ladder.iter().map(|rungs| ladder_json(rungs)).collect::<Vec<_>>(),
+        "rounds": explanation.rounds,
         "notBefore": match explanation.situation {
             Situation::Backoff(until) => Some(to_rfc3339(until)),
             _ => None,
@@ -234,6 +259,9 @@ mod tests {
             preempted_for: None,
             start: None,
             retries: 0,
+            checks: Vec::new(),
+            ladder: Vec::new(),
+            rounds: 0,
         }
     }
 

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_admission::{Action, Decision, Engine, Event, Outcome as Written, Rules, Situation};
-use gangway_model::queues::{ClusterQueue, FlavorUsage, QueueingStrategy};
-use gangway_model::reasons::{FinishReason, PendingReason};
+use gangway_model::queues::{ClusterQueue, FlavorUsage, QueueingStrategy, StopPolicy};
+use gangway_model::reasons::{ClusterQueueReason, FinishReason, PendingReason};
 use gangway_model::workload::{Admission, Finish, State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use super::answer::{
     Admitted, Answer, Cycle, End, Evicted, Outcome, Preempted, WorkloadEnd, WorkloadState, pod_sets,
 };
-use super::scenario::Scenario;
+use super::scenario::{Arrival, Scenario};
 use super::settings::When;
 
 /// So many cycles that decide and change nothing mean rest, if one queue's first is tried again in each.
@@ -98,6 +98,26 @@ impl<'s> Driver<'s> {
         self.keep(Cycle { finished, ..entry });
         if self.rules.standing_reserve {
             self.engine.reconsider();
+        }
+        if self.rules.defects && self.round == 1 {
+            self.tell_the_inactive();
+        }
+    }
+
+    /// Whatever the reference writes to a Workload that is not active wakes its tree. Those of the beginning are told in the
+    /// second round that their ClusterQueue is not active; it does not know the queue of those who come later.
+    fn tell_the_inactive(&mut self) {
+        let scenario = self.scenario;
+        let is_told = |arrival: &&Arrival| arrival.round == 0 && !arrival.workload.active;
+        for Arrival { workload, .. } in scenario.arrivals.iter().filter(is_told) {
+            let local = scenario.local_queues.iter().find(|local| {
+                local.name.namespace == workload.name.namespace && local.name.name == workload.queue
+            });
+            let Some(local) = local.filter(|local| local.stop_policy == StopPolicy::None) else { continue };
+            let status = self.engine.cluster_queue_status(&local.cluster_queue);
+            if status.is_some_and(|(reason, ..)| reason != ClusterQueueReason::Ready) {
+                self.engine.reconsider_tree(&local.cluster_queue);
+            }
         }
     }
 

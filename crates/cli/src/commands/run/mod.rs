@@ -44,7 +44,8 @@ Examples:
 
 Only containers with `image: host` run, as processes of this machine, unless
 --any-image is given. This machine plays a node for each set of labels of the
-ResourceFlavors in the files.")]
+ResourceFlavors in the files. A flavor with the annotation fake.gangway.dev/nodes has
+nodes that only pretend: as `gangway node --fake` takes them, or 0 for none.")]
 pub struct RunArgs {
     /// YAML files with queues and Jobs. All are checked before anything is applied.
     #[arg(required = true, value_name = "FILE")]
@@ -88,7 +89,7 @@ pub async fn run(args: RunArgs) -> Outcome {
         clock: clock.clone(),
         config,
         machines: plan.machines.clone(),
-        fake_nodes: Vec::new(),
+        fake_nodes: plan.fake_nodes.clone(),
         any_image: args.any_image,
         working_directory: if args.here { std::env::current_dir().ok() } else { None },
     })

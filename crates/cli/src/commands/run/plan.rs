@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use gangway_api::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor};
 use gangway_api::manifests::{self, Manifest};
 use gangway_api::names::{DEFAULT_NAME, QUEUE_NAME_LABEL};
+use gangway_node::fake::FakeNode;
 use serde_json::{Value, json};
 
-use super::machines::machines;
+use super::machines::{fake_nodes, machines};
 use super::quota_watch::QuotaLine;
 use super::quotas::quota_lines;
 use super::served::{self, Place};
@@ -61,6 +62,8 @@ pub struct Plan {
     pub namespaces_added: Vec<String>,
     pub quotas: Vec<QuotaLine>,
     pub machines: Vec<Machine>,
+    /// Nodes that pretend.
+    pub fake_nodes: Vec<FakeNode>,
     /// The ClusterQueue of each LocalQueue, by namespace and name.
     pub cluster_queues: BTreeMap<(String, String), String>,
     /// It is the example that people begin with.
@@ -121,13 +124,15 @@ fn plan(manifests: Vec<Manifest>) -> Result<Plan, Failure> {
     let cohorts: Vec<Cohort> = typed(&objects, "Cohort");
     let quotas = quota_lines(&queues, &cohorts, &flavors);
     let machines = machines(&flavors, &quotas);
+    let fake_nodes = fake_nodes(&flavors).map_err(|wrong| refused(&[wrong]))?;
     let local_queues: Vec<LocalQueue> = typed(&objects, "LocalQueue");
     let cluster_queues = local_queues.into_iter().filter_map(|queue| {
         let name = (queue.metadata.namespace?, queue.metadata.name?);
         Some((name, queue.spec.cluster_queue?))
     });
     let cluster_queues = cluster_queues.collect();
-    Ok(Plan { namespaces_added, quotas, machines, cluster_queues, objects, is_first_example: false })
+    let is_first_example = false;
+    Ok(Plan { namespaces_added, quotas, machines, fake_nodes, cluster_queues, objects, is_first_example })
 }
 
 /// Finds the place of each object and fills in the namespace.

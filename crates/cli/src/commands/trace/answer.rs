@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::life::{Entry, Life};
 use super::relations::Other;
 use crate::commands::jobs::{called, full_name, job_of};
+use crate::commands::ladder::{ladder, ladder_json};
 use crate::render::palette::{Palette, Tone};
 use crate::render::span::span;
 use crate::render::table::Table;
@@ -28,6 +29,7 @@ pub fn lines(life: &Life<'_>, palette: Palette) -> Vec<String> {
     lines.extend(table.lines(palette, None));
     let mut notes: Vec<String> = life.preemptor().iter().map(preempted_for).collect();
     notes.extend(life.victims().iter().map(preempted));
+    notes.extend(life.ladder.iter().map(|rungs| format!("Flavors: {}", ladder(rungs))));
     notes.extend(life.evictions().map(evictions));
     if life.retries() > 0 {
         notes.push(format!("Retries because its pods were not ready in time: {}", life.retries()));
@@ -111,6 +113,7 @@ pub fn as_json(life: &Life<'_>) -> Value {
         "preempted": life.victims().iter().map(other_json).collect::<Vec<_>>(),
         "evictions": life.evictions(),
         "retries": life.retries(),
+        "ladder": life.ladder.iter().map(|rungs| ladder_json(rungs)).collect::<Vec<_>>(),
         "notRecorded": life.not_recorded(),
     })
 }
@@ -181,7 +184,7 @@ mod tests {
     fn told(name: &str, workloads: &[Workload], events: &[Event]) -> (Vec<String>, Value) {
         let job = job(name);
         let own = workloads.iter().filter(|workload| crate::commands::jobs::is_of(workload, &job)).collect();
-        let life = Life { job: &job, own, all: workloads, events };
+        let life = Life { job: &job, own, all: workloads, events, ladder: Vec::new() };
         (lines(&life, Palette::None), as_json(&life))
     }
 

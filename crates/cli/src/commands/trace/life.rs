@@ -1,5 +1,6 @@
 //! What is known of a Job's life: one entry for everything that has a time, and what nobody wrote down.
 
+use gangway_admission::Rung;
 use gangway_api::kueue::{EvictionCount, Workload, WorkloadStatus};
 use gangway_api::time::from_api;
 use gangway_model::Timestamp;
@@ -22,6 +23,8 @@ pub struct Life<'o> {
     pub all: &'o [Workload],
     /// The Events of the Job and of its Workloads.
     pub events: &'o [Event],
+    /// The flavors that it falls back to, by resource group.
+    pub ladder: Vec<Vec<Rung>>,
 }
 
 /// Where an entry was found. Objects store whole seconds, so within a second the order is this one.

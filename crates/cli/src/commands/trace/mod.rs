@@ -7,7 +7,10 @@ mod relations;
 use std::fmt::Debug;
 
 use clap::{Args, ValueEnum};
-use gangway_api::kueue::Workload;
+use gangway_admission::{Rung, ladder};
+use gangway_api::kueue::{ClusterQueue, LocalQueue, Workload};
+use gangway_api::records::{self, ResourceRules};
+use gangway_model::Clock;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
@@ -17,6 +20,7 @@ use serde::de::DeserializeOwned;
 use self::life::Life;
 use super::jobs::{is_of, job_name, names_queue, no_such_job, not_queued};
 use super::{api_failure, print};
+use crate::clock::SystemClock;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::render::palette::Palette;
@@ -70,12 +74,36 @@ pub async fn run(args: TraceArgs) -> Outcome {
     for workload in &own {
         events.extend(events_of(&client, *workload).await?);
     }
-    let life = Life { job: &job, own, all: &workloads, events: &events };
+    let ladder = match own.last() {
+        Some(workload) => ladder_of(&client, workload).await?,
+        None => Vec::new(),
+    };
+    let life = Life { job: &job, own, all: &workloads, events: &events, ladder };
     match args.output {
         Some(Form::Json) => print(&format!("{:#}\n", answer::as_json(&life)))?,
         None => print(&format!("{}\n", answer::lines(&life, Palette::of_stdout()).join("\n")))?,
     }
     Ok(Exit::Success)
+}
+
+/// The flavors that a Workload falls back to; none if its queue gives up none, or is gone.
+async fn ladder_of(client: &Client, workload: &Workload) -> Result<Vec<Vec<Rung>>, Failure> {
+    let record = records::workload(workload, &ResourceRules::default()).record;
+    let reserved = record.state.reservation().map(|held| held.admission.cluster_queue.to_string());
+    let name = match reserved {
+        Some(name) => Some(name),
+        None => {
+            let queues: Api<LocalQueue> = Api::namespaced(client.clone(), &record.name.namespace.to_string());
+            let found = queues.get_opt(&record.queue).await;
+            let queue = found.map_err(|error| api_failure("get the LocalQueue", &error))?;
+            queue.and_then(|queue| queue.spec.cluster_queue)
+        }
+    };
+    let Some(name) = name else { return Ok(Vec::new()) };
+    let found = Api::<ClusterQueue>::all(client.clone()).get_opt(&name).await;
+    let queue = found.map_err(|error| api_failure("get the ClusterQueue", &error))?;
+    let queue = queue.map(|queue| records::cluster_queue(&queue).record);
+    Ok(queue.map(|queue| ladder(&queue, &record, SystemClock.now())).unwrap_or_default())
 }
 
 async fn events_of<K: Resource>(client: &Client, object: &K) -> Result<Vec<Event>, Failure> {

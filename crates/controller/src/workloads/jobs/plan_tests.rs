@@ -226,7 +226,9 @@ fn a_job_whose_own_selector_contradicts_its_flavor_cannot_start() {
     world.workload_is(admitted());
     let Step::Unstartable { workload, contradiction } = world.step() else { panic!("it can start") };
     assert_eq!(workload, "workload-uid");
-    assert!(contradiction.to_string().contains("machine=slow but the flavor's nodes have machine=fast"));
+    assert!(
+        contradiction.to_string().contains("machine=slow but what they are started with says machine=fast")
+    );
     world.take(|step| matches!(step, Step::Unstartable { .. }));
     assert_eq!(world.step(), Step::Nothing, "it is said once");
 }
@@ -244,6 +246,54 @@ fn a_job_on_two_flavors_gets_the_labels_of_both_unless_they_contradict_each_othe
     world.take(is_start);
     let selector = json!({"disk": "ssd", "machine": "fast", "memory": "big"});
     assert_eq!(world.template()["spec"]["nodeSelector"], selector);
+}
+
+/// What a check wants changed in the pods of an admitted Workload.
+fn check_wants(world: &mut World, state: &str, update: &Value) {
+    let check = json!({"name": "check", "state": state, "message": "", "podSetUpdates": [update]});
+    let (object, _) = world.workloads.last_mut().unwrap();
+    object["status"]["admissionChecks"] = json!([check]);
+}
+
+#[test]
+fn what_checks_want_changed_in_the_pods_is_put_in_and_taken_out_again() {
+    let mut world = World::queued();
+    let before = world.template().clone();
+    world.workload_is(admitted());
+    let update = json!({"name": "main", "labels": {"cloud": "x"}, "annotations": {"request": "7"},
+        "nodeSelector": {"zone": "a"}, "tolerations": [{"key": "cloud", "operator": "Exists"}]});
+    check_wants(&mut world, "Ready", &update);
+    world.take(is_start);
+    let template = world.template();
+    assert_eq!(template["metadata"]["labels"]["cloud"], "x");
+    assert_eq!(
+        (&template["metadata"]["annotations"]["request"], &template["metadata"]["annotations"]["note"]),
+        (&json!("7"), &json!("mine"))
+    );
+    assert_eq!(
+        (&template["spec"]["nodeSelector"]["zone"], &template["spec"]["nodeSelector"]["machine"]),
+        (&json!("a"), &json!("fast"))
+    );
+    assert!(template["spec"]["tolerations"].to_string().contains("cloud"), "{template}");
+    world.pods_run();
+    world.workload_is(evicting());
+    world.take(|step| matches!(step, Step::Suspend { .. }));
+    world.pods_are_gone();
+    world.take(is_restore);
+    assert_eq!(*world.template(), before);
+}
+
+#[test]
+fn what_a_check_wants_counts_when_it_agrees_and_may_contradict_nobody() {
+    let mut world = World::queued();
+    world.workload_is(admitted());
+    let update = json!({"name": "main", "labels": {"app": "other"}});
+    check_wants(&mut world, "Pending", &update);
+    assert!(is_start(&world.step()), "nobody agreed to that");
+    check_wants(&mut world, "Ready", &update);
+    let Step::Unstartable { contradiction, .. } = world.step() else { panic!("it can start") };
+    let expected = "the pods' label says app=train but what they are started with says app=other";
+    assert_eq!(contradiction.to_string(), expected);
 }
 
 #[test]

@@ -172,6 +172,8 @@ pub fn running(number: usize, queue: usize, shape: Shape, priority: i32, flavor:
         requeued: None,
         requeue_state: None,
         pods_ready: None,
+        checks: None,
+        history: None,
     };
     Workload { state: State::Holding(reservation), ..pending(number, queue, shape, priority) }
 }

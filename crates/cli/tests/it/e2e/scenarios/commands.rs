@@ -9,7 +9,7 @@ use crate::e2e::objects::{Job, name};
 use crate::e2e::scene::Scene;
 
 /// Runs a command that has to end well, and gives what it said.
-async fn says(scene: &Scene, command: &str) -> Result<String> {
+pub(super) async fn says(scene: &Scene, command: &str) -> Result<String> {
     let (code, said, complaint) = scene.gangway(command).await?;
     ensure!(code == Some(0), "gangway {command} ended with {code:?}: {said}{complaint}");
     Ok(said)

@@ -5,6 +5,7 @@
 mod changes;
 mod cohorts;
 mod commands;
+mod fallback;
 mod leaving;
 mod lifecycle;
 mod manifests;
@@ -88,6 +89,16 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         bad_objects_are_refused
         backing_queue_is_immutable
         unsupported_kind_is_said;
+    fallback:
+        next_flavor_when_machines_do_not_come
+        back_to_the_reservation
+        on_to_the_third_flavor
+        deactivated_when_every_flavor_failed
+        one_of_two_groups_falls_back
+        starts_when_the_check_agrees
+        rejected_check_falls_back_or_deactivates
+        queue_waits_for_its_check
+        rules_that_cannot_be_are_named;
     manifests:
         golden_manifests;
 };
@@ -101,6 +112,8 @@ pub const READINESS: &[(&str, &[Scenario])] = &[
                 ready_in_time
                 no_node_fits
                 lost_pod_does_not_come_back;
+            fallback:
+                all_flavors_again_and_again;
         },
     ),
     (
@@ -125,6 +138,8 @@ pub const ALONE: &[Scenario] = scenarios! {
     commands:
         commands_tell_of_a_preemption
         snapshot_is_replayed;
+    fallback:
+        restart_while_a_flavor_is_tried;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions

@@ -80,6 +80,8 @@ fn reservation(admitted: bool) -> Reservation {
         requeued: None,
         requeue_state: None,
         pods_ready: None,
+        checks: None,
+        history: None,
     }
 }
 
