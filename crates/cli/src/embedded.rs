@@ -159,7 +159,7 @@ impl World {
         self.tasks.spawn(async move {
             garbage.await;
         });
-        self.start_admission();
+        self.start_admission(self.options.clock.clone());
         let scheduler_names = vec![DEFAULT_SCHEDULER_NAME.to_owned(), SCHEDULER_NAME.to_owned()];
         let placement = pods::run(
             self.api.client_named("gangway-scheduler"),
@@ -181,8 +181,8 @@ impl World {
         self.options.config = config;
     }
 
-    /// Starts the admission controller, which knows only what is stored.
-    pub fn start_admission(&mut self) {
+    /// Starts the admission controller, which knows only what is stored, by its own clock.
+    pub fn start_admission(&mut self, clock: Arc<dyn Clock>) {
         // There is no API server to be spared: its work is ours.
         let config = Configuration {
             requests_per_second: f64::MAX,
@@ -191,7 +191,7 @@ impl World {
         };
         let admission = workloads::run(
             self.api.client_named("gangway-controller"),
-            self.options.clock.clone(),
+            clock,
             workloads::Options { config, counts: self.counts.clone(), ..workloads::Options::default() },
         );
         let admission = reporting("the admission controller", admission, self.report.clone());

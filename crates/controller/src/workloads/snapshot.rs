@@ -63,6 +63,10 @@ impl Snapshot {
         let rules = config.resource_rules();
         let now = clock.now();
         let mut engine = Engine::new();
+        // Who asks may not have the configuration of the controller: then what is written down of pods stays.
+        if config.wait_for_pods_ready.is_some() {
+            engine.wait_for_pods_ready(config.wait_for_pods_ready.clone());
+        }
         for object in list::<Namespace>(&client, "namespaces").await? {
             engine.apply(Event::Namespace(records::namespace(&object)), now);
         }

@@ -1,10 +1,12 @@
 //! Pods that have to be ready in time, through the API: what that costs, and that it is counted once each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use gangway_api::config::Configuration;
 use gangway_api::kueue::Workload;
+use gangway_controller::workloads::{Explained, Snapshot};
 use gangway_model::readiness::WaitForPodsReady;
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
@@ -164,4 +166,26 @@ async fn a_timeout_that_is_longer_than_the_queue_allows_is_told_once() {
     let message = "Cannot be used as it is: metadata.annotations[gangway.dev/pods-ready-timeout]: asks for 3600 s, and the \
                    queue allows 30 s, which hold";
     assert_eq!(told.iter().map(|event| event.message.as_deref()).collect::<Vec<_>>(), [Some(message)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_knows_that_one_starts_at_a_time() {
+    let world = world_with(WaitForPodsReady { block_admission: true, ..settings() }).await;
+    let quota = json!({"name": "default", "resources": [{"name": "cpu", "nominalQuota": "2"}]});
+    world.change_queue(json!({"resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]})).await;
+    let starts = |w: &Workload| condition(w, "Admitted").is_some();
+    let story = async {
+        world.submit("first").await;
+        until("it starts", world.workloads(), |all| all.values().any(starts)).await;
+        world.submit("second").await;
+        until("there are two", world.workloads(), |all| all.len() == 2).await;
+    };
+    tokio::select! {
+        () = world.controller(world.server.client()).boxed_local() => {}
+        () = story => {}
+    }
+    let client = world.server.client_named("snapshot");
+    let snapshot = Snapshot::read(client, Arc::clone(&world.clock), &world.config).await.expect("a snapshot");
+    let Explained::Workload(told) = snapshot.explain_job("default", "second") else { panic!("a Workload") };
+    assert_eq!(told.situation.as_str(), "WaitingForPodsReady", "{told:?}");
 }

@@ -30,8 +30,13 @@ impl FailureRecord {
 
     /// When the next pod may be created, if there is reason to wait at all.
     pub(super) fn next_start(&self) -> Option<Timestamp> {
-        let doublings = self.failures.checked_sub(1)?.min(6);
-        let delay = (FIRST_DELAY_SECONDS << doublings).min(LONGEST_DELAY_SECONDS);
+        let delay = delay_seconds(self.failures)?;
         self.last_failure.map(|failure| failure.plus_seconds(delay))
     }
+}
+
+/// How long to wait after so many failures, if there were any.
+pub(super) fn delay_seconds(failures: u32) -> Option<i64> {
+    let doublings = failures.checked_sub(1)?.min(6);
+    Some((FIRST_DELAY_SECONDS << doublings).min(LONGEST_DELAY_SECONDS))
 }

@@ -170,10 +170,11 @@ async fn create_pods(api: &Api<Pod>, job: &Job, plan: &Plan, report: &mut Report
     let mut batch_size = 1;
     while !rest.is_empty() && report.error.is_none() {
         let (batch, later) = rest.split_at(batch_size.min(rest.len()));
-        let answers = join_all(batch.iter().map(|index| async move {
-            api.create(&PostParams::default(), &template::pod(job, *index)).await
-        }))
-        .await;
+        let answers =
+            join_all(batch.iter().map(|new| async move {
+                api.create(&PostParams::default(), &template::pod(job, *new)).await
+            }))
+            .await;
         for answer in answers {
             match answer {
                 Ok(pod) => report.created.push(pod),

@@ -11,6 +11,7 @@ mod controller;
 mod execute;
 mod indexes;
 mod notes;
+mod per_index;
 mod plan;
 mod template;
 mod view;

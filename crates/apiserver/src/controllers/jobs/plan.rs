@@ -13,6 +13,7 @@ use rustc_hash::FxHashSet;
 use super::backoff::FailureRecord;
 use super::conditions::{Outcome, has_condition, recorded_outcome, set_condition};
 use super::indexes::IndexSet;
+use super::per_index::PerIndex;
 use super::view::{JobView, Phase, PodView, from_time, to_time};
 
 /// More pods than this are created or deleted in several steps, so that one Job does not hold up others.
@@ -36,11 +37,19 @@ pub(super) struct Note {
     pub message: String,
 }
 
+/// A pod to be created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NewPod {
+    /// The index that it works on, if the Job is Indexed.
+    pub index: Option<u32>,
+    /// How often that index has failed, if the Job counts that.
+    pub index_failures: Option<u32>,
+}
+
 /// Steps in order: create and delete pods, write the status, take finalizers off.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Plan {
-    /// One entry for each pod to create, with its index if the Job is Indexed.
-    pub create: Vec<Option<u32>>,
+    pub create: Vec<NewPod>,
     pub delete: Vec<Deletion>,
     pub status: Option<JobStatus>,
     /// Pods whose finalizer to take off.
@@ -75,6 +84,7 @@ struct Planner<'a> {
     succeeded: usize,
     failed: usize,
     completed: IndexSet,
+    per_index: Option<PerIndex<'a>>,
     outcome: Option<Outcome>,
     created: usize,
     /// More pods have ended than fit into the status at once.
@@ -116,6 +126,7 @@ impl<'a> Planner<'a> {
             outcome: None,
             created: 0,
             status_is_full: false,
+            per_index: PerIndex::of(job, pods, &completed),
             completed,
             job,
             pods,
@@ -144,6 +155,10 @@ impl<'a> Planner<'a> {
             } else {
                 self.wake_at(deadline);
             }
+        }
+        if self.outcome.is_none() {
+            let per_index = self.per_index.as_ref();
+            self.outcome = per_index.and_then(|per_index| per_index.outcome(self.job, &self.completed));
         }
     }
 
@@ -213,7 +228,8 @@ impl<'a> Planner<'a> {
         if missing == 0 {
             return;
         }
-        match self.plan.failures.next_start().filter(|start| *start > self.now) {
+        let delay = self.plan.failures.next_start().filter(|_| self.per_index.is_none());
+        match delay.filter(|start| *start > self.now) {
             Some(start) => self.wake_at(start),
             None => self.create(missing),
         }
@@ -244,13 +260,32 @@ impl<'a> Planner<'a> {
             let taken: FxHashSet<u32> =
                 self.pods.iter().filter(blocks).filter_map(|pod| valid_index(self.job, pod)).collect();
             let completions = u32::try_from(self.job.completions.unwrap_or(0)).unwrap_or(0);
-            let free =
-                (0..completions).filter(|index| !taken.contains(index) && !self.completed.contains(*index));
-            self.plan.create = free.take(missing).map(Some).collect();
+            let has_failed =
+                |index| self.per_index.as_ref().is_some_and(|per_index| per_index.failed.contains(index));
+            let is_open = |index: &u32| {
+                !taken.contains(index) && !self.completed.contains(*index) && !has_failed(*index)
+            };
+            let open: Vec<u32> = (0..completions).filter(is_open).take(missing).collect();
+            self.create_indexes(&open);
         } else {
-            self.plan.create = vec![None; missing];
+            self.plan.create = vec![NewPod::default(); missing];
         }
         self.created = self.plan.create.len();
+    }
+
+    /// Creates a pod for each index that need not wait after its last failure.
+    fn create_indexes(&mut self, indexes: &[u32]) {
+        for index in indexes.iter().copied() {
+            let per_index = self.per_index.as_ref();
+            let start = per_index.and_then(|per_index| per_index.next_start(index));
+            match start.filter(|start| *start > self.now) {
+                Some(start) => self.wake_at(start),
+                None => {
+                    let index_failures = per_index.map(|per_index| per_index.failures(index));
+                    self.plan.create.push(NewPod { index: Some(index), index_failures });
+                }
+            }
+        }
     }
 
     /// Writes into the status whether the Job is suspended.
@@ -297,12 +332,16 @@ impl<'a> Planner<'a> {
             let text = self.completed.to_string();
             self.status.completed_indexes = Some(text).filter(|text| !text.is_empty());
         }
+        if let Some(per_index) = &self.per_index {
+            self.status.failed_indexes = Some(per_index.failed.to_string());
+        }
         self.status.uncounted_terminated_pods = Some(uncounted);
     }
 
     fn may_release(&self, pod: &PodView) -> bool {
         let over = self.job.deleting || self.outcome.is_some();
-        over || pod.phase == Phase::Succeeded || counts_as_failed(self.job, pod)
+        let is_needed = self.per_index.as_ref().is_some_and(|per_index| per_index.is_needed(pod));
+        over || pod.phase == Phase::Succeeded || (counts_as_failed(self.job, pod) && !is_needed)
     }
 
     fn record_end(&self, pod: &PodView, uncounted: &mut UncountedTerminatedPods) {
@@ -356,12 +395,12 @@ impl<'a> Planner<'a> {
 }
 
 /// Whether a pod's end counts as a failure.
-fn counts_as_failed(job: &JobView, pod: &PodView) -> bool {
+pub(super) fn counts_as_failed(job: &JobView, pod: &PodView) -> bool {
     pod.phase == Phase::Failed || (!job.replaces_only_failed && pod.deleting && pod.phase != Phase::Succeeded)
 }
 
 /// The pod's index, if the Job has such an index.
-fn valid_index(job: &JobView, pod: &PodView) -> Option<u32> {
+pub(super) fn valid_index(job: &JobView, pod: &PodView) -> Option<u32> {
     pod.index.filter(|index| i64::from(*index) < i64::from(job.completions.unwrap_or(0)))
 }
 

@@ -18,6 +18,8 @@ fn job() -> JobView {
         parallelism: 3,
         completions: Some(3),
         backoff_limit: 1,
+        backoff_limit_per_index: None,
+        max_failed_indexes: None,
         active_deadline_seconds: None,
         indexed: false,
         restarts_in_place: false,
@@ -39,6 +41,7 @@ fn pod(name: &str, phase: Phase) -> PodView {
         tracking_finalizer: Some(0),
         restarts: 0,
         index: None,
+        index_failures: 0,
         created: Timestamp::EPOCH,
         finished: Timestamp::EPOCH,
     }
@@ -55,9 +58,10 @@ fn settle(job: &mut JobView, pods: &mut Vec<PodView>) {
         assert!(round < 20, "the plan never settles");
         let plan = step(job, pods);
         let done = plan.status.is_none() && plan.create.is_empty() && plan.delete.is_empty();
-        for index in plan.create {
+        for created in plan.create {
             let mut new = pod(&format!("new-{round}-{}", pods.len()), Phase::Pending);
-            new.index = index;
+            new.index = created.index;
+            new.index_failures = created.index_failures.unwrap_or(0);
             pods.push(new);
         }
         for deletion in plan.delete {
@@ -91,7 +95,7 @@ fn reason(status: &JobStatus, kind: &str) -> Option<String> {
 #[test]
 fn a_new_job_starts_its_pods() {
     let plan = step(&job(), &[]);
-    assert_eq!(plan.create, vec![None; 3]);
+    assert_eq!(plan.create, vec![NewPod::default(); 3]);
     let status = plan.status.unwrap();
     assert_eq!((status.active, status.ready, status.terminating), (Some(3), Some(0), Some(0)));
     assert_eq!(status.start_time, Some(to_time(NOW)));
@@ -271,14 +275,18 @@ fn a_job_being_deleted_lets_its_pods_go() {
     assert_eq!(plan.release, ["r"]);
 }
 
+fn for_index(index: u32) -> NewPod {
+    NewPod { index: Some(index), index_failures: None }
+}
+
 #[test]
 fn indexed_jobs_run_each_index_once() {
     let mut job = JobView { indexed: true, parallelism: 2, completions: Some(3), ..job() };
-    assert_eq!(step(&job, &[]).create, [Some(0), Some(1)]);
+    assert_eq!(step(&job, &[]).create, [0, 1].map(for_index));
     let with_index = |name: &str, phase, index| PodView { index: Some(index), ..pod(name, phase) };
     let mut pods = vec![with_index("a", Phase::Succeeded, 0), with_index("b", Phase::Running, 1)];
     let plan = step(&job, &pods);
-    assert_eq!(plan.create, [Some(2)]);
+    assert_eq!(plan.create, [for_index(2)]);
     assert_eq!(plan.status.unwrap().completed_indexes.as_deref(), Some("0"));
     pods.push(with_index("twin", Phase::Running, 1));
     assert_eq!(step(&job, &pods).delete.len(), 1, "one pod for each index");
@@ -288,6 +296,75 @@ fn indexed_jobs_run_each_index_once() {
     settle(&mut job, &mut pods);
     assert_eq!((job.status.succeeded, job.status.completed_indexes.as_deref()), (Some(3), Some("0-2")));
     assert!(has_condition(&job.status, "Complete"));
+}
+
+/// Two indexes of which each may fail once.
+fn with_retries_per_index() -> JobView {
+    let status = JobStatus { start_time: Some(to_time(NOW)), ..JobStatus::default() };
+    let (parallelism, completions, backoff_limit_per_index) = (2, Some(2), Some(1));
+    JobView {
+        indexed: true,
+        parallelism,
+        completions,
+        backoff_limit: i32::MAX,
+        backoff_limit_per_index,
+        status,
+        ..job()
+    }
+}
+
+#[test]
+fn an_index_fails_by_itself() {
+    let mut job = with_retries_per_index();
+    let mut pods = Vec::new();
+    settle(&mut job, &mut pods);
+    pods[0].phase = Phase::Failed;
+    let (first, second) = (pods[0].uid.clone(), pods[1].uid.clone());
+    settle(&mut job, &mut pods);
+    let successor = pods.iter().find(|pod| pod.uid != first && pod.index == Some(0)).unwrap();
+    assert_eq!(successor.index_failures, 1, "it carries the count on");
+    assert_eq!((job.status.failed, job.status.failed_indexes.as_deref()), (Some(1), Some("")));
+
+    let successor = successor.uid.clone();
+    pods.iter_mut().filter(|pod| pod.uid == successor).for_each(|pod| pod.phase = Phase::Failed);
+    settle(&mut job, &mut pods);
+    assert_eq!((job.status.failed, job.status.failed_indexes.as_deref()), (Some(2), Some("0")));
+    assert_eq!(pods.iter().filter(|pod| pod.is_active()).count(), 1, "nothing takes its place");
+    assert!(!has_condition(&job.status, "FailureTarget"), "the others go on");
+
+    pods.iter_mut().filter(|pod| pod.uid == second).for_each(|pod| pod.phase = Phase::Succeeded);
+    settle(&mut job, &mut pods);
+    assert_eq!(job.status.completed_indexes.as_deref(), Some("1"));
+    assert_eq!(reason(&job.status, "Failed").as_deref(), Some("FailedIndexes"));
+}
+
+#[test]
+fn a_failed_pod_keeps_its_count_until_another_takes_it_over() {
+    let job = with_retries_per_index();
+    let failed = PodView { index: Some(0), finished: NOW, ..pod("f", Phase::Failed) };
+    let running = PodView { index: Some(1), ..pod("r", Phase::Running) };
+    let mut pods = vec![failed, running];
+    let waits = step(&job, &pods);
+    assert!(waits.create.is_empty() && waits.release.is_empty());
+    assert_eq!(waits.wake_at, Some(NOW.plus_seconds(10)));
+    pods[0].finished = NOW.plus_seconds(-10);
+    let replaces = step(&job, &pods);
+    assert_eq!(replaces.create, [NewPod { index: Some(0), index_failures: Some(1) }]);
+    assert!(replaces.release.is_empty());
+    pods.push(PodView { index: Some(0), index_failures: 1, ..pod("s", Phase::Pending) });
+    assert_eq!(step(&job, &pods).release, ["f"]);
+}
+
+#[test]
+fn more_failed_indexes_than_allowed_fail_the_job() {
+    let mut job = JobView { max_failed_indexes: Some(0), ..with_retries_per_index() };
+    job.backoff_limit_per_index = Some(0);
+    let mut pods = Vec::new();
+    settle(&mut job, &mut pods);
+    pods[1].phase = Phase::Failed;
+    settle(&mut job, &mut pods);
+    assert_eq!(job.status.failed_indexes.as_deref(), Some("1"));
+    assert_eq!(reason(&job.status, "Failed").as_deref(), Some("MaxFailedIndexesExceeded"));
 }
 
 #[test]

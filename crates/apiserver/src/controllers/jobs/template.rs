@@ -5,12 +5,13 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSel
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
-use super::view::{INDEX_ANNOTATION, TRACKING_FINALIZER};
+use super::plan::NewPod;
+use super::view::{INDEX_ANNOTATION, INDEX_FAILURES_ANNOTATION, TRACKING_FINALIZER};
 
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
-/// A pod for `job`, working on `index` if the Job is Indexed.
-pub(super) fn pod(job: &Job, index: Option<u32>) -> Pod {
+/// A pod for `job`.
+pub(super) fn pod(job: &Job, new: NewPod) -> Pod {
     let template = job.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
     let name = job.name_any();
     let mut metadata = template.metadata.unwrap_or_default();
@@ -28,8 +29,12 @@ pub(super) fn pod(job: &Job, index: Option<u32>) -> Pod {
         ..ObjectMeta::default()
     };
     let mut spec = template.spec.unwrap_or_default();
-    if let Some(index) = index {
+    if let Some(index) = new.index {
         give_index(&mut metadata, &mut spec, &name, index);
+    }
+    if let Some(failures) = new.index_failures {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(INDEX_FAILURES_ANNOTATION.to_owned(), failures.to_string());
     }
     Pod { metadata, spec: Some(spec), status: None }
 }

@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub(super) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 /// Which completion index a pod of an Indexed Job works on.
 pub(super) const INDEX_ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
+/// How often that index had failed before the pod, where a Job counts failures for each index.
+pub(super) const INDEX_FAILURES_ANNOTATION: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The value of `spec.managedBy` that means this controller.
 const THIS_CONTROLLER: &str = "kubernetes.io/job-controller";
 
@@ -20,6 +22,8 @@ pub(super) struct JobView {
     pub parallelism: i32,
     pub completions: Option<i32>,
     pub backoff_limit: i32,
+    pub backoff_limit_per_index: Option<i32>,
+    pub max_failed_indexes: Option<i32>,
     pub active_deadline_seconds: Option<i64>,
     pub indexed: bool,
     /// Pods restart their containers in place.
@@ -42,6 +46,8 @@ impl JobView {
             parallelism: spec.and_then(|spec| spec.parallelism).unwrap_or(1),
             completions: spec.and_then(|spec| spec.completions),
             backoff_limit: spec.and_then(|spec| spec.backoff_limit).unwrap_or(6),
+            backoff_limit_per_index: spec.and_then(|spec| spec.backoff_limit_per_index),
+            max_failed_indexes: spec.and_then(|spec| spec.max_failed_indexes),
             active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds),
             indexed: text(|spec| &spec.completion_mode) == Some("Indexed"),
             restarts_in_place: template.and_then(|spec| spec.restart_policy.as_deref()) == Some("OnFailure"),
@@ -56,7 +62,6 @@ fn unsupported_setting(spec: &JobSpec) -> Option<&'static str> {
     let settings = [
         (spec.pod_failure_policy.is_some(), "podFailurePolicy"),
         (spec.success_policy.is_some(), "successPolicy"),
-        (spec.backoff_limit_per_index.is_some(), "backoffLimitPerIndex"),
     ];
     settings.into_iter().find(|(used, _)| *used).map(|(_, name)| name)
 }
@@ -99,6 +104,8 @@ pub(super) struct PodView {
     pub tracking_finalizer: Option<usize>,
     pub restarts: i32,
     pub index: Option<u32>,
+    /// How often its index had failed before.
+    pub index_failures: u32,
     pub created: Timestamp,
     /// When it finished, as well as the Pod tells.
     pub finished: Timestamp,
@@ -121,6 +128,7 @@ impl PodView {
         let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.as_ref();
+        let number = |key| annotations.and_then(|all| all.get(key)).and_then(|text| text.parse().ok());
         Self {
             uid: metadata.uid.clone().unwrap_or_default(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -131,7 +139,8 @@ impl PodView {
             assigned: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
             tracking_finalizer: finalizers.iter().position(|finalizer| finalizer == TRACKING_FINALIZER),
             restarts: containers.map(|container| container.restart_count).sum(),
-            index: annotations.and_then(|all| all.get(INDEX_ANNOTATION)).and_then(|index| index.parse().ok()),
+            index: number(INDEX_ANNOTATION),
+            index_failures: number(INDEX_FAILURES_ANNOTATION).unwrap_or(0),
             created: metadata.creation_timestamp.as_ref().map_or(Timestamp::EPOCH, from_time),
             finished: finish_time(pod),
         }

@@ -274,7 +274,7 @@ mod tests {
     fn what_run_does_not_do_is_refused_with_its_place() {
         let job = job("a", "kueue.x-k8s.io/queue-name: main");
         let table = [
-            ("spec: {", "spec: {backoffLimitPerIndex: 1, ", "jobs.yaml:4: spec.backoffLimitPerIndex: is not"),
+            ("spec: {", "spec: {successPolicy: {}, ", "jobs.yaml:4: spec.successPolicy: is not"),
             (
                 "spec: {",
                 "spec: {managedBy: x.io/y, ",

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Who looks after Jobs that name nobody.
 const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 /// Settings of a Job that nobody acts on here.
-const SETTINGS: &[&str] = &["podFailurePolicy", "successPolicy", "backoffLimitPerIndex"];
+const SETTINGS: &[&str] = &["podFailurePolicy", "successPolicy"];
 
 /// The settings of a Job that `run` does not do.
 pub fn unsupported(manifest: &Manifest) -> Vec<ManifestError> {

@@ -7,13 +7,17 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use gangway_controller::workloads;
+use gangway_model::Clock;
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::task::AbortHandle;
 
 use super::world::{Controller, FAKE_NODES, World, install_crds};
 use crate::tidy::workspace_root;
@@ -48,6 +52,10 @@ struct Parts {
     running: RefCell<Vec<(&'static str, Child)>>,
     /// With which the controller is started; without it, the defaults hold.
     config: RefCell<Option<PathBuf>>,
+    /// The controller while it runs by another clock than that of the machine: in this process.
+    by_other_clock: RefCell<Option<AbortHandle>>,
+    /// With which it does.
+    client: RefCell<Option<Client>>,
 }
 
 impl Cluster {
@@ -67,6 +75,8 @@ impl Cluster {
             kubeconfig,
             running: RefCell::default(),
             config: RefCell::default(),
+            by_other_clock: RefCell::default(),
+            client: RefCell::default(),
         };
         let cluster = Self { directory, parts: Rc::new(parts) };
         ensure!(output.status.success(), "the control plane did not start: {}", output.status);
@@ -79,6 +89,7 @@ impl Cluster {
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         install_crds(&client, crds()?).await?;
+        *self.parts.client.borrow_mut() = Some(client.clone());
         for (name, _) in PARTS {
             self.parts.start_part(name)?;
         }
@@ -132,6 +143,10 @@ impl Parts {
 
 impl Controller for Parts {
     fn kill(&self) -> Result<()> {
+        if let Some(controller) = self.by_other_clock.take() {
+            controller.abort();
+            return Ok(());
+        }
         let mut running = self.running.borrow_mut();
         let index = running.iter().position(|(name, _)| *name == "controller");
         let (_, mut controller) = running.remove(index.context("the controller does not run")?);
@@ -141,6 +156,20 @@ impl Controller for Parts {
 
     fn start(&self) -> Result<()> {
         self.start_part("controller")
+    }
+
+    fn start_by(&self, clock: Arc<dyn Clock>) -> Result<()> {
+        let client = self.client.borrow().clone().context("the parts were not started")?;
+        let file = self.config.borrow().as_ref().map(fs::read_to_string).transpose()?;
+        let config = file.map(|text| gangway_api::config::load("configuration", &text)).transpose()?;
+        let options =
+            workloads::Options { config: config.unwrap_or_default(), ..workloads::Options::default() };
+        let controller = tokio::spawn(async move {
+            let ended = workloads::run(client, clock, options).await;
+            eprintln!("the controller ended by itself: {ended:?}");
+        });
+        *self.by_other_clock.borrow_mut() = Some(controller.abort_handle());
+        Ok(())
     }
 
     fn configure(&self, config: &str) -> Result<()> {

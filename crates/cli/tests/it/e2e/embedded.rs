@@ -11,6 +11,7 @@ use gangway_api::config::Configuration;
 use gangway_apiserver::{ServeOptions, Serving};
 use gangway_cli::clock::SystemClock;
 use gangway_cli::embedded::{World as Stack, WorldOptions};
+use gangway_model::Clock;
 use gangway_node::fake::parse_nodes;
 
 use super::world::{Controller, FAKE_NODES, World};
@@ -22,7 +23,11 @@ impl Controller for RefCell<Stack> {
     }
 
     fn start(&self) -> Result<()> {
-        self.borrow_mut().start_admission();
+        self.start_by(Arc::new(SystemClock))
+    }
+
+    fn start_by(&self, clock: Arc<dyn Clock>) -> Result<()> {
+        self.borrow_mut().start_admission(clock);
         Ok(())
     }
 

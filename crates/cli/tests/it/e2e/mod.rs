@@ -5,6 +5,7 @@
 //! `GANGWAY_SCENARIO=some_name` runs only the scenarios whose names contain that.
 
 mod audit;
+mod clock;
 mod cluster;
 mod embedded;
 mod kinds;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use k8s_openapi::api::batch::v1::Job;
 
-use scenarios::{ALONE, READINESS, SCENARIOS, Scenario};
+use scenarios::{ALONE, CONFIGURED, Group, SCENARIOS, Scenario};
 use scene::Scene;
 use world::World;
 
@@ -59,7 +60,7 @@ fn cluster() {
 async fn run_all(world: &World) -> bool {
     let filter = std::env::var("GANGWAY_SCENARIO").unwrap_or_default();
     let is_chosen = |(name, _): &&Scenario| name.contains(&filter);
-    let all = SCENARIOS.iter().chain(ALONE).chain(READINESS.iter().flat_map(|(_, part)| *part));
+    let all = SCENARIOS.iter().chain(ALONE).chain(CONFIGURED.iter().flat_map(|group| group.scenarios));
     let chosen: Vec<&Scenario> = all.filter(is_chosen).collect();
     let together = |part: &'static [Scenario]| {
         let chosen = part.iter().filter(is_chosen).map(|scenario| run(world, scenario));
@@ -70,15 +71,16 @@ async fn run_all(world: &World) -> bool {
         for scenario in ALONE.iter().filter(is_chosen) {
             outcomes.push(run(world, scenario).await);
         }
-        for (config, part) in READINESS.iter().filter(|(_, part)| part.iter().any(|one| is_chosen(&one))) {
-            // What other scenarios left behind starts, or never will: where one starts at a time, that would be seen.
-            remove_jobs(world).await;
-            let configured = world.controller.configure(config).and_then(|()| world.controller.restart());
-            if let Err(error) = configured {
-                println!("FAIL  the controller cannot be started with a configuration: {error:#}");
-                break;
+        for group in CONFIGURED.iter().filter(|group| group.scenarios.iter().any(|one| is_chosen(&one))) {
+            if !group.one_by_one {
+                begin_anew(world, group).await;
+                outcomes.extend(together(group.scenarios).await);
+                continue;
             }
-            outcomes.extend(together(part).await);
+            for scenario in group.scenarios.iter().filter(is_chosen) {
+                begin_anew(world, group).await;
+                outcomes.push(run(world, scenario).await);
+            }
         }
         outcomes
     };
@@ -90,6 +92,18 @@ async fn run_all(world: &World) -> bool {
     }
     println!("end-to-end: {} scenarios on {}", outcomes.len(), world.api);
     failed == 0
+}
+
+/// Starts the controller with the configuration of a group, and nothing for it to do.
+async fn begin_anew(world: &World, group: &Group) {
+    // What other scenarios left behind starts, or never will: where one starts at a time, that would be seen.
+    remove_jobs(world).await;
+    // A scenario that failed may have left no controller.
+    let _ = world.controller.kill();
+    let configured = world.controller.configure(group.config).and_then(|()| world.controller.start());
+    if let Err(error) = configured {
+        println!("FAIL  the controller cannot be started with a configuration: {error:#}");
+    }
 }
 
 /// Deletes the Jobs of all scenarios so far.

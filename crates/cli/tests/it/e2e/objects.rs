@@ -1,5 +1,7 @@
 //! Reading objects, and writing the ones that scenarios need most.
 
+use anyhow::{Context, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 /// The label that names a Job's LocalQueue.
@@ -32,6 +34,20 @@ pub fn condition(object: &Value, kind: &str) -> Condition {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
     found.map(read_condition).unwrap_or_default()
+}
+
+/// When the condition of this type became what it is, in seconds.
+pub fn changed_at(object: &Value, kind: &str) -> Result<i64> {
+    let conditions = object["status"]["conditions"].as_array();
+    let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+    let found = found.with_context(|| format!("there is no condition {kind}: {object}"))?;
+    seconds(&found["lastTransitionTime"])
+}
+
+/// A time of an object in seconds.
+pub fn seconds(time: &Value) -> Result<i64> {
+    let read: Time = serde_json::from_value(time.clone()).with_context(|| format!("{time} is no time"))?;
+    Ok(read.0.as_second())
 }
 
 pub fn read_condition(condition: &Value) -> Condition {
@@ -78,6 +94,7 @@ pub struct Job {
     lingers: Option<&'static str>,
     completions: Option<u32>,
     retries: u32,
+    retries_per_index: Option<u32>,
     annotations: Value,
 }
 
@@ -94,6 +111,7 @@ impl Job {
             lingers: None,
             completions: None,
             retries: 0,
+            retries_per_index: None,
             annotations: json!({}),
         }
     }
@@ -136,6 +154,12 @@ impl Job {
         self
     }
 
+    /// Each pod has an index; so many pods of each may fail, and then the index has failed.
+    pub fn retries_per_index(mut self, retries: u32) -> Self {
+        self.retries_per_index = Some(retries);
+        self
+    }
+
     pub fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations[key] = json!(value);
         self
@@ -173,7 +197,7 @@ impl Job {
         });
         let grace_seconds = if self.lingers.is_some() { 30 } else { 1 };
         let annotations = json!({ RUN_FOR: "forever", TERMINATE_AFTER: self.lingers.unwrap_or("0s") });
-        json!({
+        let mut job = json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": { "name": self.name, "labels": labels, "annotations": self.annotations },
             "spec": {
@@ -185,7 +209,14 @@ impl Job {
                     "containers": [container],
                 } },
             },
-        })
+        });
+        if let Some(retries) = self.retries_per_index {
+            // No limit for the whole: that is what a Job gets that has one for each index.
+            job["spec"]["backoffLimit"] = json!(i32::MAX);
+            job["spec"]["backoffLimitPerIndex"] = json!(retries);
+            job["spec"]["completionMode"] = json!("Indexed");
+        }
+        job
     }
 
     /// Resources outside the core have to be limited to what they request.

@@ -218,7 +218,9 @@ impl Scene {
     /// Waits until all pods of a Job run, and gives their names.
     pub async fn running_pods(&self, job: &str) -> Result<Vec<String>> {
         let object = self.get(JOB, job).await?;
-        let wanted = object["spec"]["parallelism"].as_u64().unwrap_or(1);
+        let number = |field: &str| object["spec"][field].as_u64();
+        let parallelism = number("parallelism").unwrap_or(1);
+        let wanted = number("completions").map_or(parallelism, |completions| completions.min(parallelism));
         self.until(POD, &format!("{wanted} pods of Job {job} run"), |pods| {
             let running: Vec<_> = pods_of(pods, job)
                 .into_iter()
@@ -229,6 +231,21 @@ impl Scene {
             (running.len() as u64 == wanted).then_some(running)
         })
         .await
+    }
+
+    /// A pod fails. It says that it ended long ago, so that the Job controller replaces it without delay.
+    pub async fn fail_pod(&self, pod: &str) -> Result<()> {
+        let end = json!({ "exitCode": 1, "finishedAt": "2000-01-01T00:00:00Z" });
+        let container = json!({
+            "name": "main", "image": "host", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": end },
+        });
+        self.patch_status(POD, pod, json!({ "phase": "Failed", "containerStatuses": [container] })).await
+    }
+
+    /// A pod runs and is not ready any more.
+    pub async fn unready_pod(&self, pod: &str) -> Result<()> {
+        self.patch_status(POD, pod, json!({ "conditions": [{ "type": "Ready", "status": "False" }] })).await
     }
 
     async fn end_pods(&self, job: &str, phase: &str) -> Result<()> {

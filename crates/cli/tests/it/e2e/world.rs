@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use gangway_model::Clock;
 use kube::Client;
 use kube::api::PostParams;
 use serde_json::Value;
@@ -14,13 +16,13 @@ use super::kinds::CRD;
 use super::objects::condition;
 
 /// The nodes of every world, in the words of `gangway node --fake`: room for the pods of all scenarios at once,
-/// nodes for the flavors of `second_flavor` and `two_resource_groups`, and one that scenarios label when it is to come.
+/// nodes for the flavors of `second_flavor` and `two_resource_groups`, and some that scenarios label when they are to come.
 pub const FAKE_NODES: &str = "count=3,cpu=1000;\
     name=first,cpu=1000,label:second-flavor=first;\
     name=second,cpu=1000,label:second-flavor=second,taint:second-flavor=spot:NoSchedule;\
     name=big,cpu=1000,example.com/gpu=8,\
     label:two-resource-groups/processors=new,label:two-resource-groups/accelerators=big;\
-    name=late,cpu=1000";
+    name=late,count=5,cpu=1000";
 
 /// A Kubernetes API with Gangway at work on it.
 pub struct World {
@@ -40,12 +42,19 @@ pub struct World {
 pub trait Controller {
     fn kill(&self) -> Result<()>;
     fn start(&self) -> Result<()>;
+    /// Starts it by another clock than that of the machine.
+    fn start_by(&self, clock: Arc<dyn Clock>) -> Result<()>;
     /// The configuration file with which it is started from now on.
     fn configure(&self, config: &str) -> Result<()>;
 
     fn restart(&self) -> Result<()> {
         self.kill()?;
         self.start()
+    }
+
+    fn restart_by(&self, clock: Arc<dyn Clock>) -> Result<()> {
+        self.kill()?;
+        self.start_by(clock)
     }
 }
 

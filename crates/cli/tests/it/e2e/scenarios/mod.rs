@@ -6,14 +6,17 @@ mod changes;
 mod cohorts;
 mod commands;
 mod fallback;
+mod gangs;
 mod leaving;
 mod lifecycle;
 mod manifests;
 mod mistakes;
 mod order;
+mod outages;
 mod preemption;
 mod quota;
 mod readiness;
+mod requeueing;
 mod status;
 mod stopping;
 
@@ -103,33 +106,69 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         golden_manifests;
 };
 
-/// Scenarios with a configuration in which pods have to be ready, by configuration.
-pub const READINESS: &[(&str, &[Scenario])] = &[
-    (
-        readiness::CONCURRENT,
-        scenarios! {
+/// Scenarios with a configuration.
+pub struct Group {
+    pub config: &'static str,
+    /// Not side by side: they start the controller again, set its clock, or hold up everybody else.
+    pub one_by_one: bool,
+    pub scenarios: &'static [Scenario],
+}
+
+/// Scenarios in which pods have to be ready.
+pub const CONFIGURED: &[Group] = &[
+    Group {
+        config: readiness::CONCURRENT,
+        one_by_one: false,
+        scenarios: scenarios! {
+            gangs:
+                two_gangs_at_once_stall;
             readiness:
                 ready_in_time
+                fewer_completions_than_pods
+                failed_index_needs_no_pod
+                lost_pod_does_not_come_back
+                fails_and_recovers_for_ever;
+            requeueing:
                 no_node_fits
-                lost_pod_does_not_come_back;
+                nodes_are_fragmented
+                start_timeout_suspends_and_requeues
+                recovery_timeout_suspends_and_requeues;
             fallback:
                 all_flavors_again_and_again;
         },
-    ),
-    (
-        readiness::CONCURRENT,
-        scenarios! {
-            readiness:
-                restart_before_the_deadline;
+    },
+    Group {
+        config: readiness::AT_ONCE,
+        one_by_one: false,
+        scenarios: scenarios! {
+            requeueing:
+                back_at_once_where_room_is
+                preempted_comes_back_after_its_preemptor;
         },
-    ),
-    (
-        readiness::SEQUENTIAL,
-        scenarios! {
-            readiness:
-                two_gangs_one_after_the_other;
+    },
+    Group {
+        config: readiness::CONCURRENT,
+        one_by_one: true,
+        scenarios: scenarios! {
+            outages:
+                restart_before_the_start_deadline
+                restart_before_the_recovery_deadline
+                restart_before_the_backoff_ends
+                ends_at_the_timeout
+                ten_minutes_without_controller
+                clock_set_forward_and_back;
         },
-    ),
+    },
+    Group {
+        config: readiness::SEQUENTIAL,
+        one_by_one: true,
+        scenarios: scenarios! {
+            gangs:
+                two_gangs_one_after_the_other
+                nobody_is_admitted_while_one_is_not_ready
+                admitted_when_all_others_are_ready;
+        },
+    },
 ];
 
 /// Scenarios after which the controller has not said everything to others, because it was killed or had too much to say: they
