@@ -38,6 +38,8 @@ pub enum Action {
     AskChecks,
     /// It has given up every flavor: try all of them again after a while.
     RetryAllFlavors,
+    /// It asks for something else than before: forget which flavors it tried.
+    ForgetHistory,
     /// Tell it to leave, and for whom if it is preempted.
     Evict(EvictionReason, Option<Preemption>),
     /// Write down whether the pods of somebody who may run are ready; none if nobody asks any more.
@@ -91,6 +93,7 @@ impl fmt::Display for Decision {
             }
             Action::AskChecks => write!(f, "ask other checks"),
             Action::RetryAllFlavors => write!(f, "retry all flavors"),
+            Action::ForgetHistory => write!(f, "forget what was tried"),
             Action::Evict(_, Some(preemption)) => {
                 let preemptor = preemption.preemptor.as_ref().map_or("somebody".into(), Uid::to_string);
                 write!(f, "evict: {} for {preemptor}", preemption.reason)

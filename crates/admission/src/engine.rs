@@ -8,9 +8,10 @@ use gangway_model::workload::{State, Workload};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
 use crate::cycle::Blocked;
-use crate::decision::Decision;
+use crate::decision::{Action, Decision};
 use crate::durable::Durable;
 use crate::event::Event;
+use crate::fallback;
 use crate::ids::{LocalQueueId, QueueId, WorkloadId};
 use crate::lifecycle::{self, Policy};
 use crate::memory::{ChangedQueue, Memory, QueueRef, Track, Work};
@@ -237,7 +238,14 @@ impl Engine {
         let due = unstartable
             .or_else(|| lifecycle::due(&self.durable, self.policy(), workload, now))
             .or_else(|| self.preempted(workload, track.rare.condemned.as_deref()?, now))
-            .or_else(|| lifecycle::overdue(workload, self.eviction_report_seconds?, now));
+            .or_else(|| lifecycle::overdue(workload, self.eviction_report_seconds?, now))
+            .or_else(|| fallback::forget_what_is_old(workload).filter(|_| track.rare.history_is_old));
+        if due.as_ref().is_none_or(|(action, _)| *action == Action::ForgetHistory)
+            && let Some(rare) = self.memory.tracks[id.index()].rare.get_mut()
+            && workload.state.reservation().is_none()
+        {
+            rare.history_is_old = false;
+        }
         let (action, state) = due?;
         Some(self.book(id, action, state))
     }

@@ -178,6 +178,13 @@ pub(crate) fn all_given_up(
     }
 }
 
+/// Somebody who waits asks for something else than before, or in another queue: what it tried says nothing about that.
+pub(crate) fn forget_what_is_old(workload: &Workload) -> Option<(Action, State)> {
+    let State::Pending(pending) = &workload.state else { return None };
+    pending.history.as_ref()?;
+    Some((Action::ForgetHistory, State::Pending(Pending { history: None, ..pending.clone() })))
+}
+
 /// Somebody without quota is to be deactivated, and that is not done yet: it is neither written down that it is, nor that
 /// somebody activated it again.
 pub(crate) fn is_being_deactivated(pending: &Pending) -> bool {

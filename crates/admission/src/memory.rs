@@ -191,6 +191,9 @@ pub(crate) struct Rare {
     pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
     pub(crate) beaten_by: Option<Uid>,
+    /// The flavors that it tried, it tried for something else than it asks for now, or in another queue. Restart: they
+    /// count on.
+    pub(crate) history_is_old: bool,
     /// When something becomes due by itself. Restart: worked out again.
     pub(crate) deadline: Option<Timestamp>,
 }
@@ -213,6 +216,7 @@ static NOTHING: Rare = Rare {
     won: None,
     told: None,
     beaten_by: None,
+    history_is_old: false,
     deadline: None,
 };
 
@@ -284,6 +288,7 @@ impl Seldom {
                     won: None,
                     told: None,
                     beaten_by: None,
+                    history_is_old: false,
                     deadline: None,
                 }
             )

@@ -73,6 +73,10 @@ impl Engine {
                 return;
             }
             let asks_the_same = known.asks_the_same_as(&workload);
+            let tried_for_this = known.queue == workload.queue && known.pod_sets == workload.pod_sets;
+            if !tried_for_this && known.state.history().is_some() {
+                self.memory.tracks[id.index()].rare.history_is_old = true;
+            }
             self.forget_links(id);
             self.overtake(id, &workload);
             if !asks_the_same {
@@ -296,6 +300,7 @@ impl Engine {
         let something = by_lifecycle
             || track.rare.condemned.is_some()
             || track.rare.unstartable.is_some()
+            || track.rare.history_is_old
             || matches!(workload.state, State::Evicting(..));
         Some(Due { by_lifecycle, something })
     }

@@ -387,6 +387,38 @@ fn rules_that_change_meanwhile_hold_at_once() {
 }
 
 #[test]
+fn who_asks_for_something_else_or_elsewhere_begins_anew() {
+    let mut larger = queue(&["a", "b"], vec![rule("a", 100)]);
+    larger.resource_groups = cpu_group(&[("a", quota(2)), ("b", quota(1))]);
+    for asks_for_more in [true, false] {
+        let mut play =
+            Play::new(None, vec![larger.clone(), ClusterQueue { name: "p".into(), ..larger.clone() }]);
+        play.submit("q", cpu_workload("other", 1));
+        play.pods("other", 2);
+        play.submit("q", ranked("more", 1, 0, 1));
+        play.pods("more", 2);
+        play.submit("q", ranked("w", 1, 0, 2));
+        play.at(0);
+        assert_eq!(
+            play.state("w").reservation().map(|held| held.admission.flavors()[0].to_string()).as_deref(),
+            Some("b")
+        );
+        play.change("q", |queue| queue.fallback.as_mut().expect("rules").rules = vec![rule("b", 10)]);
+        assert_eq!(play.at(10), ["w evict: FlavorFallback"]);
+        play.edit("w", |workload| {
+            if asks_for_more {
+                workload.pod_sets = cpu_workload("w", 2).pod_sets;
+            } else {
+                workload.queue = "p".into();
+            }
+        });
+        let told = play.at(11);
+        assert_eq!(told[0], "w forget what was tried");
+        assert_eq!(told.len(), if asks_for_more { 1 } else { 2 }, "{told:?}");
+    }
+}
+
+#[test]
 fn equal_workloads_fall_back_once_each_in_order() {
     let mut large = queue(&["a", "b"], vec![rule("a", 100)]);
     large.resource_groups = cpu_group(&[("a", quota(1000)), ("b", quota(1000))]);

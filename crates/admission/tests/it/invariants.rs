@@ -47,8 +47,9 @@ fn check_conditions(workload: &Workload) {
 /// When decisions are made.
 pub fn check_decisions(world: &World, decisions: &[Decision]) {
     for (index, decision) in decisions.iter().enumerate() {
-        let Action::Admit(admission) = &decision.action else { continue };
         let workload = &world.seen.workloads[&decision.uid];
+        check_exhaustion(world, decision, workload);
+        let Some(admission) = given(&decision.action) else { continue };
         if !matches!(workload.state, State::Pending(_)) {
             continue;
         }
@@ -59,10 +60,14 @@ pub fn check_decisions(world: &World, decisions: &[Decision]) {
         let queue = queue.unwrap_or_else(|| panic!("{} is admitted and not queued", workload.name));
         assert_eq!(queue.name, admission.cluster_queue);
         check_order(world, &decisions[..index], workload, queue.strategy, admission);
-        check_sequence(world, &decisions[..index], workload);
+        if matches!(decision.action, Action::Admit(_)) {
+            check_sequence(world, &decisions[..index], workload);
+        }
+        let given_up = slow_model::given_up(queue, workload);
+        let again = admission.flavors().into_iter().find(|flavor| given_up.contains(flavor));
+        assert!(again.is_none(), "S12: {} gets {again:?}, which it gave up", workload.name);
         let nothing_under_way = world.in_flight.is_empty() && world.unanswered.is_empty();
-        let admits_here =
-            |d: &Decision| matches!(&d.action, Action::Admit(a) if a.cluster_queue == queue.name);
+        let admits_here = |d: &Decision| given(&d.action).is_some_and(|a| a.cluster_queue == queue.name);
         if nothing_under_way && !decisions[..index].iter().any(admits_here) {
             let given: Vec<BTreeMap<_, _>> =
                 admission.pod_sets.iter().map(|pod_set| pod_set.flavors.iter().cloned().collect()).collect();
@@ -71,6 +76,53 @@ pub fn check_decisions(world: &World, decisions: &[Decision]) {
                 assert_eq!(given, expected, "{} gets other flavors", workload.name);
             }
         }
+    }
+}
+
+/// The quota that an action sets aside.
+fn given(action: &Action) -> Option<&Admission> {
+    match action {
+        Action::Admit(admission) | Action::Reserve(admission) => Some(admission),
+        _ => None,
+    }
+}
+
+/// S12: who could still run somewhere is not deactivated for having given up every flavor, nor begins again.
+fn check_exhaustion(world: &World, decision: &Decision, workload: &Workload) {
+    let gives_up = match &decision.action {
+        Action::Evict(reason, _) => *reason == EvictionReason::DeactivatedDueToFlavorFallbackExhausted,
+        action => *action == Action::RetryAllFlavors,
+    };
+    let queue = slow_model::waits_in(&world.seen, workload, world.now).filter(|_| gives_up);
+    if let Some(queue) = queue {
+        let could_run = slow_model::could_ever_run(&world.seen, queue, workload);
+        assert!(!could_run, "S12: {} has flavors left: {decision}", workload.name);
+    }
+}
+
+/// S12: what was tried is forgotten by readiness and by the listed resets only.
+fn check_history(world: &World, decision: &Decision, before: &Workload) {
+    let after = &world.store.workloads[&decision.uid].state;
+    let is_reset = match &decision.action {
+        Action::PodsReady(Some(reason)) => reason.is_ready(),
+        Action::RetryAllFlavors | Action::ForgetHistory | Action::Requeue(RequeueReason::Reactivated) => true,
+        _ => false,
+    };
+    if is_reset {
+        return;
+    }
+    // With a new assignment what the queue does not have any more is forgotten.
+    let may_prune = given(&decision.action).is_some();
+    for tried in before.state.history().into_iter().flat_map(|history| &history.0) {
+        let now = after.history().and_then(|history| history.find(&tried.flavor));
+        let Some(now) = now else {
+            assert!(may_prune, "S12: {} forgot {}: {decision}", before.name, tried.flavor);
+            continue;
+        };
+        let kept = now.accumulated_seconds >= tried.accumulated_seconds
+            && (tried.exhausted.is_none() || now.exhausted == tried.exhausted)
+            && now.rounds >= tried.rounds;
+        assert!(kept, "S12: {} forgot a part of {}: {decision}", before.name, tried.flavor);
     }
 }
 
@@ -156,11 +208,12 @@ fn check_count(world: &World, decision: &Decision, before: &Workload) {
 pub fn check_landing(world: &World, decision: &Decision, before: &Workload) {
     check_conditions(&world.store.workloads[&decision.uid]);
     check_count(world, decision, before);
-    let Action::Admit(admission) = &decision.action else { return };
+    check_history(world, decision, before);
+    let Some(admission) = given(&decision.action) else { return };
     let live = before.active && !before.deleting && !before.state.is_finished();
     assert!(live, "S2: {} got quota although it may have none", before.name);
     if let Some(reservation) = before.state.reservation() {
-        assert_eq!(reservation.admission, *admission, "S2: {} has another reservation", before.name);
+        assert_eq!(*reservation.admission, *admission, "S2: {} has another reservation", before.name);
         return;
     }
     let usage = world.store.usage();

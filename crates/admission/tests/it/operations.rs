@@ -1,9 +1,11 @@
 //! Everything that can happen in the world of the properties, and how it is drawn.
 
 use gangway_admission::{Event, JobEnd, JobFacts, ReadyPods};
+use gangway_model::checks::{AdmissionCheck, RequiredCheck};
+use gangway_model::fallback::{FailurePolicy, FallbackRule, FallbackStrategy};
 use gangway_model::queues::{ClusterQueue, Flavor, QueueingStrategy, StopPolicy};
 use gangway_model::readiness::{RequeuingTimestamp, WaitForPodsReady};
-use gangway_model::reasons::{EvictionReason, RequeueReason};
+use gangway_model::reasons::{CheckState, EvictionReason, FallbackTrigger, RequeueReason};
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
 use gangway_model::workload::{
     Eviction, Impediments, Pending, PodSet, RequeueState, Requeued, State, Workload,
@@ -29,6 +31,10 @@ pub enum Operation {
     JobsFollow,
     Pods(usize, bool),
     Readiness(usize),
+    Answer(usize, CheckState),
+    Fallback(usize, usize),
+    Checks(usize, usize),
+    CheckIsThere(bool),
     EndJob(usize, bool),
     DeleteJob(usize),
     SetQuota { queue: usize, cell: usize, amount: i64 },
@@ -56,6 +62,7 @@ pub enum Operation {
 
 const CLUSTER_QUEUES: [&str; 2] = ["cq-a", "cq-b"];
 const FLAVORS: [&str; 3] = ["cheap", "fast", "disk"];
+const CHECK: &str = "budget";
 const NAMESPACES: [&str; 2] = ["red", "blue"];
 const LOCAL_QUEUES: [(&str, &str, &str); 4] =
     [("red", "one", "cq-a"), ("red", "two", "cq-b"), ("blue", "one", "cq-a"), ("blue", "two", "cq-b")];
@@ -106,6 +113,7 @@ fn repair(world: &mut World) {
         let working = ClusterQueue { stop_policy: StopPolicy::None, ..known };
         world.administer(Event::ClusterQueue(Box::new(working)));
     }
+    world.administer(Event::AdmissionCheck(AdmissionCheck { name: CHECK.into(), active: true }));
     for (namespace, name, target) in LOCAL_QUEUES {
         world.administer(Event::LocalQueue(build::local_queue(namespace, name, target)));
     }
@@ -182,6 +190,7 @@ impl Operation {
             Self::DropReservation(pick) => change(world, pick, |w| w.state = State::new()),
             Self::Pods(pick, ready) => set_pods(world, pick, ready),
             Self::Readiness(variant) => world.set_readiness(readiness(variant)),
+            Self::Answer(pick, state) => answer(world, pick, state),
             Self::EndJob(pick, succeeded) => end_job(world, pick, succeeded),
             Self::DeleteJob(pick) => {
                 if let Some(uid) = pick_of(world.store.jobs.keys(), pick).cloned() {
@@ -202,6 +211,15 @@ impl Operation {
                 quotas[(cell / flavors) % resources].nominal = Amount::new(amount);
             }),
             Self::StopCluster(queue, policy) => change_cluster(world, queue, |q| q.stop_policy = policy),
+            Self::Fallback(queue, variant) => {
+                change_cluster(world, queue, |q| q.fallback = fallback(variant))
+            }
+            Self::Checks(queue, variant) => {
+                change_cluster(world, queue, |q| q.admission_checks = checks(variant))
+            }
+            Self::CheckIsThere(active) => {
+                world.administer(Event::AdmissionCheck(AdmissionCheck { name: CHECK.into(), active }));
+            }
             Self::SetStrict(queue, strict) => change_cluster(world, queue, |q| {
                 q.strategy =
                     if strict { QueueingStrategy::StrictFifo } else { QueueingStrategy::BestEffortFifo };
@@ -342,6 +360,44 @@ fn readiness(variant: usize) -> Option<WaitForPodsReady> {
     }
 }
 
+/// Rules by which flavors are given up: none, some, all.
+fn fallback(variant: usize) -> Option<FallbackStrategy> {
+    let rule = |flavor: Option<&str>, timeout_seconds| FallbackRule {
+        flavor: flavor.map(Into::into),
+        trigger: FallbackTrigger::TimeoutForPodsReadyExceeded,
+        timeout_seconds,
+    };
+    let rejected = FallbackRule { trigger: FallbackTrigger::AdmissionCheckRejected, ..rule(None, None) };
+    let (failure_policy, rules) = match variant {
+        0 => return None,
+        1 => (FailurePolicy::RetryAllFlavors, vec![rule(Some("cheap"), Some(6))]),
+        2 => (FailurePolicy::RetryAllFlavors, vec![rule(None, Some(7)), rule(Some("disk"), None), rejected]),
+        _ => (FailurePolicy::DeactivateWorkload, vec![rule(None, Some(5)), rejected]),
+    };
+    Some(FallbackStrategy { failure_policy, rules })
+}
+
+/// Checks that a queue demands: none, for all flavors, for one.
+fn checks(variant: usize) -> Vec<RequiredCheck> {
+    match variant {
+        0 => Vec::new(),
+        1 => vec![RequiredCheck { name: CHECK.into(), on_flavors: Vec::new() }],
+        _ => vec![RequiredCheck { name: CHECK.into(), on_flavors: vec!["cheap".into()] }],
+    }
+}
+
+/// The check says something of a Workload that it is asked about.
+fn answer(world: &mut World, pick: usize, state: CheckState) {
+    let now = world.now.whole_second();
+    change(world, pick, |workload| {
+        let State::Holding(reservation) = &mut workload.state else { return };
+        for said in reservation.checks.iter_mut().flat_map(|checks| &mut checks.0) {
+            (said.state, said.at) = (state, now);
+            said.requeue_after_seconds = (state == CheckState::Retry).then_some(4);
+        }
+    });
+}
+
 fn end_job(world: &mut World, pick: usize, succeeded: bool) {
     let running = world.store.jobs.iter().filter(|(_, job)| !job.stopped && job.end.is_none());
     let running: Vec<Uid> = running.map(|(uid, _)| uid.clone()).collect();
@@ -366,6 +422,15 @@ fn any_policy() -> impl Strategy<Value = StopPolicy> {
     prop_oneof![2 => Just(StopPolicy::None), 1 => Just(StopPolicy::Hold), 2 => Just(StopPolicy::HoldAndDrain)]
 }
 
+fn any_answer() -> impl Strategy<Value = CheckState> {
+    prop_oneof![
+        4 => Just(CheckState::Ready),
+        1 => Just(CheckState::Pending),
+        1 => Just(CheckState::Retry),
+        1 => Just(CheckState::Rejected),
+    ]
+}
+
 fn by_users() -> impl Strategy<Value = Operation> {
     use Operation::*;
     let pick = || 0..24_usize;
@@ -383,6 +448,7 @@ fn by_users() -> impl Strategy<Value = Operation> {
         6 => Just(JobsFollow),
         6 => (pick(), prop::bool::weighted(0.6)).prop_map(|(job, ready)| Pods(job, ready)),
         1 => (0..4_usize).prop_map(Readiness),
+        4 => (pick(), any_answer()).prop_map(|(w, state)| Answer(w, state)),
         6 => (pick(), any::<bool>()).prop_map(|(job, succeeded)| EndJob(job, succeeded)),
         1 => pick().prop_map(DeleteJob),
     ]
@@ -396,6 +462,9 @@ fn by_administrators() -> impl Strategy<Value = Operation> {
         2 => (pick(), any_policy()).prop_map(|(queue, policy)| StopCluster(queue, policy)),
         2 => (pick(), any_policy()).prop_map(|(queue, policy)| StopLocal(queue, policy)),
         1 => (pick(), any::<bool>()).prop_map(|(queue, strict)| SetStrict(queue, strict)),
+        4 => (pick(), 0..4_usize).prop_map(|(queue, variant)| Fallback(queue, variant)),
+        2 => (pick(), 0..3_usize).prop_map(|(queue, variant)| Checks(queue, variant)),
+        1 => prop::bool::weighted(0.7).prop_map(CheckIsThere),
         2 => (pick(), pick()).prop_map(|(index, variant)| SetFlavor(index, variant)),
         1 => pick().prop_map(RemoveFlavor),
         1 => prop_oneof![pick().prop_map(RemoveCluster), pick().prop_map(RemoveLocal)],

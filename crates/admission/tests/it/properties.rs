@@ -53,8 +53,20 @@ fn with_faults_everything_safe_holds_after_every_step_and_in_the_end_nothing_is_
         });
     let totals = totals.into_inner().expect("no panic held it");
     println!("{} traces: {:?}", traces_run.into_inner().expect("no panic held it"), totals.0);
-    let common =
-        ["admit", "evict", "release", "requeue", "finish", "report", "conflicts", "refused", "unknown"];
+    let common = [
+        "admit",
+        "evict",
+        "release",
+        "requeue",
+        "finish",
+        "report",
+        "conflicts",
+        "refused",
+        "unknown",
+        "reserve",
+        "let start",
+        ,
+    ];
     for what in common {
         assert!(totals.0.get(what).copied().unwrap_or(0) > 0, "no trace had any: {what}");
     }

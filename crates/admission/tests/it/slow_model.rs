@@ -1,12 +1,12 @@
 //! What should be, computed slowly and obviously from the objects.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_model::queues::{ClusterQueue, QueueingStrategy, StopPolicy};
 use gangway_model::readiness::RequeuingTimestamp;
 use gangway_model::reasons::{EvictionReason, RequeueReason};
-use gangway_model::workload::{PodSet, State, Workload};
+use gangway_model::workload::{Eviction, Pending, PodSet, Requeued, State, Workload};
 use gangway_model::{ClusterQueueName, FlavorName, ObjectName, ResourceName, Timestamp, Uid};
 
 use crate::store::{Store, nominal};
@@ -20,6 +20,7 @@ pub fn order(store: &Store, workload: &Workload) -> Order {
     let sent_back = match &workload.state {
         State::Pending(pending) => pending.evicted.as_ref().filter(|eviction| match eviction.reason {
             EvictionReason::PodsReadyTimeout => !stays,
+            EvictionReason::FlavorFallback => settings.is_some() && !stays,
             reason => reason == EvictionReason::AdmissionCheck,
         }),
         _ => None,
@@ -36,8 +37,14 @@ pub fn waits_in<'s>(store: &'s Store, workload: &Workload, now: Timestamp) -> Op
         && workload.impediments.is_none()
         && pending.requeued.as_ref().is_none_or(|requeued| {
             requeued.eligible
-                || matches!(requeued.reason, RequeueReason::PodsReadyTimeout | RequeueReason::AdmissionCheck)
+                || matches!(
+                    requeued.reason,
+                    RequeueReason::PodsReadyTimeout
+                        | RequeueReason::AdmissionCheck
+                        | RequeueReason::FlavorFallback
+                )
         })
+        && !is_being_deactivated(pending)
         && pending.requeue_state.as_ref().and_then(|state| state.requeue_at).is_none_or(|at| at <= now);
     let runs_or_will = match &workload.owner {
         Some(owner) => store.jobs.get(owner).is_some_and(|job| job.end.is_none()),
@@ -52,7 +59,10 @@ pub fn waits_in<'s>(store: &'s Store, workload: &Workload, now: Timestamp) -> Op
         && !queue.deleting
         && queue.stop_policy == StopPolicy::None
         && queue.invalid.is_none()
-        && queue.admission_checks.is_empty()
+        && queue
+            .admission_checks
+            .iter()
+            .all(|check| store.admission_checks.get(&check.name).is_some_and(|check| check.active))
         && queue.namespace_selector.as_ref().is_some_and(|selector| selector.matches(labels))
         && queue
             .resource_groups
@@ -60,6 +70,30 @@ pub fn waits_in<'s>(store: &'s Store, workload: &Workload, now: Timestamp) -> Op
             .flat_map(|g| &g.flavors)
             .all(|f| store.flavors.contains_key(&f.flavor));
     (may_be_queued && runs_or_will && is_open).then_some(queue)
+}
+
+/// Whether it was decided that a Workload is deactivated, and nobody has done it or undone it.
+fn is_being_deactivated(pending: &Pending) -> bool {
+    let by_fallback =
+        |eviction: &Eviction| eviction.reason == EvictionReason::DeactivatedDueToFlavorFallbackExhausted;
+    let is_done = |requeued: &Requeued| {
+        requeued.reason == RequeueReason::DeactivatedDueToFlavorFallbackExhausted
+            || requeued.reason == RequeueReason::Reactivated
+    };
+    pending.evicted.as_deref().is_some_and(by_fallback) && !pending.requeued.as_ref().is_some_and(is_done)
+}
+
+/// The flavors that a Workload gave up, where that counts.
+pub fn given_up(queue: &ClusterQueue, workload: &Workload) -> Vec<FlavorName> {
+    let history = workload.state.history().filter(|_| queue.fallback.is_some());
+    history.into_iter().flat_map(|history| history.exhausted().cloned()).collect()
+}
+
+/// Whether each podSet could run somewhere if nobody else were there.
+pub fn could_ever_run(store: &Store, queue: &ClusterQueue, workload: &Workload) -> bool {
+    let given_up = given_up(queue, workload);
+    let alone = |pod_set| fit_pod_set(store, queue, pod_set, &given_up, &mut BTreeMap::new()).is_some();
+    workload.pod_sets.iter().all(alone)
 }
 
 /// Everybody who waits in a ClusterQueue, in order.
@@ -78,7 +112,10 @@ pub fn same_shape(a: &Workload, b: &Workload) -> bool {
     let asked = |w: &Workload| -> Vec<_> {
         w.pod_sets.iter().map(|p| (p.count, p.requests.clone(), p.constraints.clone())).collect()
     };
-    a.priority == b.priority && asked(a) == asked(b)
+    let given_up = |w: &Workload| -> BTreeSet<FlavorName> {
+        w.state.history().into_iter().flat_map(|history| history.exhausted().cloned()).collect()
+    };
+    a.priority == b.priority && asked(a) == asked(b) && given_up(a) == given_up(b)
 }
 
 /// The flavors that a Workload gets now, one list per podSet; none if it does not fit.
@@ -93,13 +130,15 @@ pub fn fit(
             used.insert((flavor, resource), sum);
         }
     }
-    workload.pod_sets.iter().map(|pod_set| fit_pod_set(store, queue, pod_set, &mut used)).collect()
+    let given_up = given_up(queue, workload);
+    workload.pod_sets.iter().map(|pod_set| fit_pod_set(store, queue, pod_set, &given_up, &mut used)).collect()
 }
 
 fn fit_pod_set(
     store: &Store,
     queue: &ClusterQueue,
     pod_set: &PodSet,
+    given_up: &[FlavorName],
     used: &mut BTreeMap<(FlavorName, ResourceName), i128>,
 ) -> Option<BTreeMap<ResourceName, FlavorName>> {
     let covered = |resource: &str| {
@@ -134,7 +173,8 @@ fn fit_pod_set(
                 let quota = nominal(queue, &flavor.name, resource);
                 quota == i64::MAX || taken + wanted[*resource] <= i128::from(quota)
             });
-            tolerated && pod_set.constraints.accept_flavor(&flavor.node_labels) && has_room
+            let suits = tolerated && pod_set.constraints.accept_flavor(&flavor.node_labels);
+            suits && !given_up.contains(&flavor.name) && has_room
         })?;
         for resource in of_group {
             *used.entry((quotas.flavor.clone(), resource.clone())).or_default() += wanted[resource];

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use gangway_admission::{Action, Decision, DecisionId, Engine, Event, JobFacts, Outcome, ReadyPods};
 use gangway_model::queues::ClusterQueue;
 use gangway_model::readiness::WaitForPodsReady;
-use gangway_model::workload::Workload;
+use gangway_model::reasons::{CheckState, ReadinessReason};
+use gangway_model::workload::{PodsReady, State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use crate::invariants;
@@ -330,6 +331,35 @@ impl World {
         for uid in waiting {
             self.set_job(uid, JobFacts { pods, ..JobFacts::default() });
         }
+        self.pods_of_others_become_ready();
+    }
+
+    /// Whoever runs the pods of Workloads without a Job writes down that they are ready.
+    fn pods_of_others_become_ready(&mut self) {
+        let starts = |workload: &&Workload| {
+            workload.owner.is_none()
+                && matches!(&workload.state, State::Holding(held) if held.is_starting() && held.history.is_some())
+        };
+        let starting: Vec<Workload> = self.store.workloads.values().filter(starts).cloned().collect();
+        for mut workload in starting {
+            let State::Holding(held) = &mut workload.state else { continue };
+            let (reason, at) = (ReadinessReason::Started, self.now.whole_second());
+            held.pods_ready = Some(Box::new(PodsReady { reason, at, allowed_seconds: None }));
+            self.put(workload);
+        }
+    }
+
+    /// Every check that is asked agrees.
+    fn checks_agree(&mut self) {
+        let is_asked = |workload: &&Workload| matches!(&workload.state, State::Holding(held) if held.checks.as_ref().is_some_and(|c| !c.all_ready()));
+        let asked: Vec<Workload> = self.store.workloads.values().filter(is_asked).cloned().collect();
+        for mut workload in asked {
+            let State::Holding(held) = &mut workload.state else { continue };
+            for answer in held.checks.iter_mut().flat_map(|checks| &mut checks.0) {
+                (answer.state, answer.at) = (CheckState::Ready, self.now.whole_second());
+            }
+            self.put(workload);
+        }
     }
 
     /// What a Job controller does: runs Jobs whose Workload may run, stops the others.
@@ -356,6 +386,7 @@ impl World {
             while !self.in_flight.is_empty() {
                 self.execute(0, Fate::Lands);
             }
+            self.checks_agree();
             self.jobs_follow();
             self.pods_become_ready();
             self.deliver_all();
@@ -378,6 +409,7 @@ fn name_of(action: &Action) -> &'static str {
         Action::LetStart(_) => "let start",
         Action::AskChecks => "ask checks",
         Action::RetryAllFlavors => "retry all flavors",
+        Action::ForgetHistory => "forget history",
         Action::Evict(..) => "evict",
         Action::PodsReady(_) => "pods ready",
         Action::Deactivate => "deactivate",

@@ -251,6 +251,7 @@ impl<'s> Driver<'s> {
                 Action::LetStart(_)
                 | Action::AskChecks
                 | Action::RetryAllFlavors
+                | Action::ForgetHistory
                 | Action::Release(_)
                 | Action::Requeue(_)
                 | Action::Finish(_)
