@@ -65,7 +65,6 @@ fn with_faults_everything_safe_holds_after_every_step_and_in_the_end_nothing_is_
         "unknown",
         "reserve",
         "let start",
-        ,
     ];
     for what in common {
         assert!(totals.0.get(what).copied().unwrap_or(0) > 0, "no trace had any: {what}");
