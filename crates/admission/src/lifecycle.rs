@@ -228,6 +228,11 @@ fn eviction(
         return None;
     }
     let cluster_queue = durable.cluster_queues.get(&reservation.admission.cluster_queue);
+    // Nobody asks checks any more on behalf of a queue that is gone; what runs goes on.
+    if reservation.admitted_at.is_none() && cluster_queue.is_none_or(|queue| queue.deleting) {
+        let message = format!("ClusterQueue {} goes away", reservation.admission.cluster_queue);
+        return Some((EvictionReason::ClusterQueueStopped, message));
+    }
     if cluster_queue.is_some_and(|queue| drains(queue.stop_policy)) {
         let message = format!("ClusterQueue {} is drained", reservation.admission.cluster_queue);
         return Some((EvictionReason::ClusterQueueStopped, message));

@@ -470,6 +470,19 @@ fn quota_is_reserved_until_every_check_agrees() {
 }
 
 #[test]
+fn who_waits_for_checks_of_a_queue_that_goes_away_gives_its_quota_back() {
+    let queue = with_checks(cluster_queue("q", cpu_group(&[("a", quota(1))])), &[("one", &[])]);
+    for mut play in plays(&queue) {
+        play.submit("q", cpu_workload("w", 1));
+        assert_eq!(play.at(0), ["w reserve in q on a"]);
+        play.tell(Event::ClusterQueueGone("q".into()));
+        assert_eq!(play.at(1), ["w evict: ClusterQueueStopped"]);
+        play.tell(Event::ClusterQueue(Box::new(queue.clone())));
+        assert_eq!(play.at(2), ["w requeue: ClusterQueueRestarted", "w reserve in q on a"]);
+    }
+}
+
+#[test]
 fn who_waits_for_checks_follows_what_its_queue_demands() {
     let queue = with_checks(cluster_queue("q", cpu_group(&[("a", quota(1))])), &[("one", &[])]);
     for mut play in plays(&queue) {

@@ -261,7 +261,7 @@ pub fn check_fixed_point(world: &mut World) {
             }
             State::Holding(reservation) => {
                 assert!(workload.active, "{} is not active and holds quota", workload.name);
-                assert!(reservation.admitted_at.is_some());
+                assert!(reservation.admitted_at.is_some(), "{} waits for nobody", workload.name);
                 world.tally.count("running at a fixed point");
             }
             State::Evicting(..) => panic!("{} was told to leave and never does", workload.name),

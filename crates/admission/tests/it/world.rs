@@ -6,7 +6,7 @@ use gangway_admission::{Action, Decision, DecisionId, Engine, Event, JobFacts, O
 use gangway_model::queues::ClusterQueue;
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{CheckState, ReadinessReason};
-use gangway_model::workload::{PodsReady, State, Workload};
+use gangway_model::workload::{PodsReady, Reservation, State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use crate::invariants;
@@ -336,9 +336,13 @@ impl World {
 
     /// Whoever runs the pods of Workloads without a Job writes down that they are ready.
     fn pods_of_others_become_ready(&mut self) {
+        let is_asked = |held: &Reservation| {
+            let queue = self.store.cluster_queues.get(&held.admission.cluster_queue);
+            queue.is_some_and(|queue| queue.fallback.is_some())
+        };
         let starts = |workload: &&Workload| {
             workload.owner.is_none()
-                && matches!(&workload.state, State::Holding(held) if held.is_starting() && held.history.is_some())
+                && matches!(&workload.state, State::Holding(held) if held.is_starting() && is_asked(held))
         };
         let starting: Vec<Workload> = self.store.workloads.values().filter(starts).cloned().collect();
         for mut workload in starting {
@@ -398,7 +402,8 @@ impl World {
                 None => return,
             }
         }
-        panic!("L1: no fixed point");
+        let lines: Vec<&str> = self.log.lines().collect();
+        panic!("L1: no fixed point: {:#?}", &lines[lines.len().saturating_sub(6)..]);
     }
 }
 
