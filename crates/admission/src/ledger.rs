@@ -453,6 +453,9 @@ impl Ledger {
                 strict: queue.strategy == QueueingStrategy::StrictFifo,
                 active: (definitions.is_active)(queue),
             };
+            if !view.active {
+                plan.put_to_sleep(node);
+            }
             self.account_mut(id).view = Some(view);
         }
         let used = self.accounts.iter().filter_map(|account| Some((account.view.as_ref()?.node, account)));
