@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gangway_model::Timestamp;
+use gangway_model::planted::{Bug, Planted};
 use gangway_model::queues::StopPolicy;
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
@@ -27,6 +28,7 @@ pub(crate) struct Policy<'p> {
     pub(crate) drops_readiness: bool,
     /// Somebody starts, and nobody else may until its pods are ready.
     pub(crate) is_blocked: bool,
+    pub(crate) planted: Planted,
 }
 
 /// What is due, and the state that it leads to.
@@ -52,8 +54,12 @@ pub(crate) fn due(
         State::Holding(reservation) => told_to_leave(durable, policy, workload, reservation, at)
             .or_else(|| flip_to_admitted(durable, policy, workload, reservation, at))
             .or_else(|| readiness::follow_pods(durable, policy, workload, reservation, at))
-            .or_else(|| readiness::out_of_time(durable, policy.readiness?, workload, reservation, at)),
-        State::Evicting(_, eviction) if eviction.reason.deactivates() && workload.active => {
+            .or_else(|| readiness::out_of_time(durable, policy, workload, reservation, at)),
+        State::Evicting(_, eviction)
+            if eviction.reason.deactivates()
+                && workload.active
+                && !policy.planted.is(Bug::DeactivationForgotten) =>
+        {
             Some((Action::Deactivate, workload.state.clone()))
         }
         State::Evicting(reservation, eviction) => {

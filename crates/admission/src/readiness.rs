@@ -1,5 +1,6 @@
 //! Whether the pods of those who may run are ready, and for how long they may not be.
 
+use gangway_model::planted::Bug;
 use gangway_model::readiness::{EffectiveTimeouts, Timeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason};
 use gangway_model::workload::{Eviction, PodsReady, RequeueState, Reservation, State, Workload};
@@ -114,11 +115,12 @@ pub(crate) fn deadline(
 /// The pods of somebody who may run were not ready in time: it leaves, and is tried again later or not at all.
 pub(crate) fn out_of_time(
     durable: &Durable,
-    settings: &WaitForPodsReady,
+    policy: Policy<'_>,
     workload: &Workload,
     reservation: &Reservation,
     at: Timestamp,
 ) -> Option<(Action, State)> {
+    let settings = policy.readiness?;
     let (waits_for, deadline) = deadline(durable, settings, workload, reservation)?;
     if at < deadline {
         return None;
@@ -133,7 +135,8 @@ pub(crate) fn out_of_time(
         _ => format!("Not all pods were ready within {} s of the admission", timeouts.start_seconds),
     };
     let (reason, message, requeue_state) = if settings.may_retry(known.count) {
-        let count = known.count.saturating_add(1);
+        let is_counted = !policy.planted.is(Bug::CountLost);
+        let count = known.count.saturating_add(u32::from(is_counted));
         let requeue_at = at.plus_seconds(settings.backoff_seconds(&workload.uid, count));
         let state = RequeueState { count, requeue_at: Some(requeue_at) };
         let limit = settings.backoff_limit_count.map(|limit| format!(" of {limit}")).unwrap_or_default();
