@@ -69,6 +69,7 @@ impl Engine {
             readiness: self.readiness.as_ref(),
             drops_readiness: self.drops_readiness,
             is_blocked: self.is_blocked(),
+            planted: self.planted,
         }
     }
 

@@ -45,7 +45,7 @@ impl Engine {
             self.reindex_aside(last);
         }
         let track = &mut self.memory.tracks[id.index()];
-        (track.is_preemptor, track.rare.scan) = (true, None);
+        (track.is_preemptor, track.rare.scan, track.rare.victims_left_at) = (true, None, None);
         self.reindex(id);
         self.park(id, Parked::new(PendingReason::WaitingForPreemptedWorkloads));
         for victim in victims {
@@ -202,6 +202,9 @@ impl Engine {
         if !std::mem::take(&mut track.is_preemptor) {
             return;
         }
+        if let Some(rare) = track.rare.get_mut() {
+            rare.victims_left_at = None;
+        }
         let queue = track.place.as_ref().map(|place| place.queue);
         let queue = queue.or_else(|| self.memory.ledger.holder_of_hold(id));
         if let Some(queue) = queue
@@ -247,12 +250,26 @@ impl Engine {
         if !self.memory.tracks[preemptor.index()].is_preemptor {
             return;
         }
+        self.note_victims_left(preemptor);
         self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
         // Its queue may have moved to another tree since, in which nobody has left.
         let queue = self.memory.tracks[preemptor.index()].place.map(|place| place.queue);
         if let Some(queue) = queue.filter(|_| self.rules.hold && !self.waits_for_victims(preemptor)) {
             self.wake_queue(queue);
         }
+    }
+
+    /// Notes when the last of those left who had to leave for a preemptor, while they still say so.
+    fn note_victims_left(&mut self, preemptor: WorkloadId) {
+        let Some(workload) = self.durable.workloads.get(preemptor) else { return };
+        if self.waits_for_victims(preemptor) {
+            return;
+        }
+        let victims = self.memory.victims.get(&workload.uid).into_iter().flatten();
+        let left = victims.filter_map(|victim| left_at(self.durable.workloads.get(*victim)?)).max();
+        let known = self.memory.tracks[preemptor.index()].rare.victims_left_at;
+        let left = left.max(known).unwrap_or(self.memory.time.whole_second());
+        self.memory.tracks[preemptor.index()].rare.victims_left_at = Some(left);
     }
 
     pub(crate) fn end_hold_that_is_over(&mut self, id: WorkloadId, now: Timestamp) {
@@ -288,7 +305,8 @@ impl Engine {
     /// When the room of a preemptor is no longer kept, whatever it waits for: some time after its last victim
     /// left. None as long as one is there, or there never was one.
     pub(crate) fn hold_deadline(&self, preemptor: &Workload) -> Option<Timestamp> {
-        let mut last: Option<Timestamp> = None;
+        let id = self.durable.workloads.id(&preemptor.uid);
+        let mut last = id.and_then(|id| self.track(id)?.rare.victims_left_at);
         for victim in self.memory.victims.get(&preemptor.uid).into_iter().flatten() {
             let left = left_at(self.durable.workloads.get(*victim)?)?;
             last = last.max(Some(left));

@@ -460,6 +460,9 @@ impl Ledger {
                 active: (definitions.is_active)(queue),
                 extras: has_extras(queue).then(|| Arc::new(queue.clone())),
             };
+            if !view.active {
+                plan.put_to_sleep(node);
+            }
             self.account_mut(id).view = Some(view);
         }
         let used = self.accounts.iter().filter_map(|account| Some((account.view.as_ref()?.node, account)));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gangway_model::Timestamp;
 use gangway_model::checks::CheckAnswers;
+use gangway_model::planted::{Bug, Planted};
 use gangway_model::queues::{ClusterQueue, StopPolicy};
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::reasons::{EvictionReason, FinishReason, PendingReason, PreemptionReason, RequeueReason};
@@ -30,6 +31,7 @@ pub(crate) struct Policy<'p> {
     pub(crate) drops_readiness: bool,
     /// Somebody starts, and nobody else may until its pods are ready.
     pub(crate) is_blocked: bool,
+    pub(crate) planted: Planted,
 }
 
 /// Somebody with quota who was not told to leave, at a moment.
@@ -72,7 +74,11 @@ pub(crate) fn due(
                 .or_else(|| flip_to_admitted(held))
                 .or_else(|| readiness::out_of_time(held))
         }
-        State::Evicting(_, eviction) if eviction.reason.deactivates() && workload.active => {
+        State::Evicting(_, eviction)
+            if eviction.reason.deactivates()
+                && workload.active
+                && !policy.planted.is(Bug::DeactivationForgotten) =>
+        {
             Some((Action::Deactivate, workload.state.clone()))
         }
         State::Evicting(reservation, eviction) => {

@@ -187,6 +187,9 @@ pub(crate) struct Rare {
     /// The room that it had won as a preemptor before its admission was decided: its own again if that does not
     /// land. Restart: worked out again.
     pub(crate) won: Option<Box<Kept>>,
+    /// When the last of those left who had to leave for it. They may be gone since, or have got quota again. Restart: as far
+    /// as they still say so.
+    pub(crate) victims_left_at: Option<Timestamp>,
     /// What the reference would have told last; with its defects only. Restart: told again.
     pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
@@ -214,6 +217,7 @@ static NOTHING: Rare = Rare {
     condemned: None,
     scan: None,
     won: None,
+    victims_left_at: None,
     told: None,
     beaten_by: None,
     history_is_old: false,
@@ -286,6 +290,7 @@ impl Seldom {
                     condemned: None,
                     scan: None,
                     won: None,
+                    victims_left_at: None,
                     told: None,
                     beaten_by: None,
                     history_is_old: false,

@@ -1,5 +1,6 @@
 //! Whether the pods of those who may run are ready, and for how long they may not be.
 
+use gangway_model::planted::Bug;
 use gangway_model::readiness::{EffectiveTimeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason};
 use gangway_model::workload::{Eviction, PodsReady, RequeueState, Reservation, State, Workload};
@@ -186,7 +187,8 @@ pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
         _ => format!("Not all pods were ready within {} s of the admission", timeouts.start_seconds),
     };
     let (reason, message, requeue_state) = if settings.may_retry(known.count) {
-        let count = known.count.saturating_add(1);
+        let is_counted = !policy.planted.is(Bug::CountLost);
+        let count = known.count.saturating_add(u32::from(is_counted));
         let requeue_at = at.plus_seconds(settings.backoff_seconds(&workload.uid, count));
         let state = RequeueState { count, requeue_at: Some(requeue_at) };
         let limit = settings.backoff_limit_count.map(|limit| format!(" of {limit}")).unwrap_or_default();

@@ -81,6 +81,8 @@ struct Node {
     children: Vec<NodeId>,
     /// Where its cells begin.
     row: usize,
+    /// A queue that admits nobody: what it has counts, the way to it does not.
+    is_asleep: bool,
     /// How far its deepest leaf is away; 0 for a leaf.
     height: u32,
 }
@@ -91,6 +93,7 @@ pub(crate) struct Plan {
     parents: Vec<Option<NodeId>>,
     quotas: Vec<(NodeId, CellId, Quota)>,
     uses: Vec<(NodeId, CellId)>,
+    asleep: Vec<NodeId>,
 }
 
 impl Plan {
@@ -109,6 +112,11 @@ impl Plan {
 
     pub(crate) fn quota(&mut self, node: NodeId, cell: CellId, quota: Quota) {
         self.quotas.push((node, cell, quota));
+    }
+
+    /// A queue admits nobody.
+    pub(crate) fn put_to_sleep(&mut self, node: NodeId) {
+        self.asleep.push(node);
     }
 
     /// A cell that is in use at a node, whether or not it has quota there.
@@ -180,13 +188,16 @@ impl Tree {
         let mut row = 0;
         for (index, root) in roots.iter().enumerate() {
             let parent = plan.parents[index];
-            nodes.push(Node { parent, root: *root, children: Vec::new(), row, height: 0 });
+            nodes.push(Node { parent, root: *root, children: Vec::new(), row, is_asleep: false, height: 0 });
             row += widths[root.index()] as usize;
         }
         for (index, parent) in plan.parents.iter().enumerate() {
             if let Some(parent) = parent {
                 nodes[parent.index()].children.push(NodeId::from(index));
             }
+        }
+        for node in &plan.asleep {
+            nodes[node.index()].is_asleep = true;
         }
         let (cells, given) = (vec![Cell::default(); row], vec![Given::default(); row]);
         let mut tree = Self { bookings: Bookings::default(), nodes, cells, given, columns };
@@ -217,8 +228,8 @@ impl Tree {
                 here.subtree = given.nominal + lent;
                 here.local = given.lending_limit.map_or(0, |limit| (here.subtree - limit).max(0));
             }
-            let children = &self.nodes[node.index()].children;
-            let height = children.iter().map(|child| self.nodes[child.index()].height + 1).max();
+            let children = self.nodes[node.index()].children.iter().map(|child| &self.nodes[child.index()]);
+            let height = children.filter(|child| !child.is_asleep).map(|child| child.height + 1).max();
             self.nodes[node.index()].height = height.unwrap_or(0);
         }
         for node in order.iter().rev() {

@@ -146,7 +146,7 @@ impl Engine {
             // It has what it had won.
             track.is_preemptor = false;
             if let Some(rare) = track.rare.get_mut() {
-                rare.won = None;
+                (rare.won, rare.victims_left_at) = (None, None);
             }
         } else {
             let known = workload.state.clone();

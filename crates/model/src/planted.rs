@@ -19,11 +19,19 @@ pub enum Bug {
     TemplateNotRestored,
     /// A Job whose pods are on their way out counts as stopped.
     TerminatingPodsNotCounted,
+    /// Who was sent back for not being ready is tried again at once.
+    BackoffIgnored,
+    /// That somebody was sent back for not being ready is not counted.
+    CountLost,
+    /// That pods were not ready in time is forgotten if nobody was there when the time was over.
+    DeadlineLost,
+    /// Who may not be sent back any more has to leave, and stays active.
+    DeactivationForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::QuotaLeakedOnConflict,
         Self::WakeUpLost,
         Self::DoubleAdmissionAfterRestart,
@@ -32,6 +40,10 @@ impl Bug {
         Self::StaleLeaderWrites,
         Self::TemplateNotRestored,
         Self::TerminatingPodsNotCounted,
+        Self::BackoffIgnored,
+        Self::CountLost,
+        Self::DeadlineLost,
+        Self::DeactivationForgotten,
     ];
 
     /// Its name.
@@ -45,7 +57,19 @@ impl Bug {
             Self::StaleLeaderWrites => "stale-leader-writes",
             Self::TemplateNotRestored => "template-not-restored",
             Self::TerminatingPodsNotCounted => "terminating-pods-not-counted",
+            Self::BackoffIgnored => "backoff-ignored",
+            Self::CountLost => "count-lost",
+            Self::DeadlineLost => "deadline-lost",
+            Self::DeactivationForgotten => "deactivation-forgotten",
         }
+    }
+
+    /// Whether it can only show where pods have to be ready in time.
+    pub fn is_about_readiness(self) -> bool {
+        matches!(
+            self,
+            Self::BackoffIgnored | Self::CountLost | Self::DeadlineLost | Self::DeactivationForgotten
+        )
     }
 }
 

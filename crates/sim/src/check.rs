@@ -94,6 +94,7 @@ async fn settle(world: &mut World, scenario: &Scenario) {
     let now = world.clock.now();
     let violation = world.witness.with_view(|view| {
         let rest = Rest {
+            now,
             restless,
             forgotten,
             misremembered,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use gangway_model::conditions::conditions;
 use gangway_model::queues::{QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue};
-use gangway_model::reasons::{EvictionReason, PreemptionReason};
+use gangway_model::reasons::{EvictionReason, PreemptionReason, ReadinessReason};
 use gangway_model::workload::{State, Workload};
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
@@ -81,6 +81,8 @@ impl<'a> Context<'a> {
 
 /// What is known when nothing happens any more.
 pub struct Rest {
+    /// The time that it is.
+    pub now: Timestamp,
     /// What still happened when the patience was over, if it never became quiet.
     pub restless: Option<String>,
     /// Who would be admitted by a controller that started now.
@@ -118,7 +120,7 @@ invariants! {
     "S8" Step conditions_follow_state "Conditions are a function of the state."
     "S9" Step order "In one queue and shape, and in a strict queue whatever the shape, nobody is admitted before somebody who waits longer and has at least its priority."
     "S10" Step backoff "Nobody gets quota before the time until which it is not tried, and nobody who may run waits for such a time."
-    "S11" Step count "How often a Workload was sent back grows by one with every eviction for not being ready, and falls only when it was ready for long or is activated after Gangway had deactivated it."
+    "S11" Step count "How often a Workload was sent back grows by one with every eviction for not being ready, and falls only when it was ready for long or is activated after Gangway had deactivated it; who may not be sent back any more is deactivated."
     "S13" Step no_negative_number "No count and no sum is negative."
     "S14" Step fenced "Whoever does not lead, or does not lead any more, changes nothing."
     "L6" Step bounded_starvation "Whoever was passed by gets quota before more than two of those that passed it have ended."
@@ -126,7 +128,7 @@ invariants! {
     "L2" Rest all_admitted "Whoever could be admitted alone is admitted in the end."
     "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
     "L4" Rest no_lost_wake_up "At rest, trying everybody again admits nobody."
-    "L5" Rest every_wait_has_a_reason "Whoever waits says why, and nobody waits for pods that are gone."
+    "L5" Rest every_wait_has_a_reason "Whoever waits says why, nobody waits for pods that are gone, and nobody has pods that should have been ready long ago."
     "R1" Rest memory_is_true "What a controller that ran through all of it knows is what one knows that starts now."
     "S4" Rest told_is_true "What a queue says it has set aside is what its Workloads have."
     "G1" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
@@ -338,6 +340,13 @@ fn backoff(context: &Context<'_>) -> Option<String> {
 
 fn count(context: &Context<'_>) -> Option<String> {
     let changed = context.changed()?;
+    if let Some(State::Evicting(_, eviction)) = context.state_before()
+        && eviction.reason.deactivates()
+        && matches!(changed.record.state, State::Pending(_))
+        && !changed.was_inactive
+    {
+        return Some(format!("{} left for good and was never deactivated", changed.record.name));
+    }
     let count = |state: &State| state.requeue_state().map_or(0, |state| state.count);
     let (was, is) = (count(context.state_before()?), count(&changed.record.state));
     let evicted = context.evicted().and_then(|seen| match &seen.record.state {
@@ -368,6 +377,7 @@ fn may_count_anew(context: &Context<'_>) -> bool {
         }
         Some(State::Pending(before)) => {
             before.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway())
+                && context.changed().is_some_and(|seen| seen.was_inactive)
         }
         _ => false,
     }
@@ -458,7 +468,7 @@ fn no_lost_wake_up(_: &View, rest: &Rest) -> Option<String> {
     Some(format!("{forgotten} would be admitted if somebody looked"))
 }
 
-fn every_wait_has_a_reason(view: &View, _: &Rest) -> Option<String> {
+fn every_wait_has_a_reason(view: &View, rest: &Rest) -> Option<String> {
     let mute = view.workloads.values().find(|seen| {
         matches!(&seen.record.state, State::Pending(pending) if pending.waiting.is_none())
             && !seen.record.deleting
@@ -466,9 +476,30 @@ fn every_wait_has_a_reason(view: &View, _: &Rest) -> Option<String> {
     if let Some(seen) = mute {
         return Some(format!("{} waits and does not say why", seen.record.name));
     }
+    if let Some(seen) = view.workloads.values().find(|seen| is_late(view, seen, rest.now)) {
+        return Some(format!(
+            "{} has pods that are not ready, and the time that they have is over",
+            seen.record.name
+        ));
+    }
     let stuck =
         view.workloads.values().find(|seen| is_leaving(&seen.record.state) && has_no_pods(view, seen))?;
     Some(format!("{} has to leave, its pods are gone, and it holds its quota", stuck.record.name))
+}
+
+/// Whether the pods of a Workload that may run had to be ready before now and are not.
+fn is_late(view: &View, seen: &SeenWorkload, now: Timestamp) -> bool {
+    let (Some(settings), State::Holding(held)) = (&view.readiness, &seen.record.state) else { return false };
+    let Some(admitted_at) = held.admitted_at.filter(|_| !seen.record.deleting) else { return false };
+    let ready = held.pods_ready.as_deref().filter(|ready| ready.reason != ReadinessReason::WaitForStart);
+    let until = match ready {
+        None => Some(admitted_at.plus_seconds(settings.timeout_seconds)),
+        Some(ready) if ready.reason == ReadinessReason::WaitForRecovery => {
+            settings.recovery_timeout_seconds.map(|seconds| ready.at.plus_seconds(seconds))
+        }
+        Some(_) => None,
+    };
+    until.is_some_and(|until| until <= now)
 }
 
 fn has_no_pods(view: &View, seen: &SeenWorkload) -> bool {

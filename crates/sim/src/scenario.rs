@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gangway_model::planted::Planted;
+use gangway_model::planted::{Bug, Planted};
 use gangway_model::readiness::{RequeuingTimestamp, WaitForPodsReady};
 
 use crate::faults::Faults;
@@ -264,9 +264,10 @@ fn add_hand_overs(seed: u64, span: u64, jobs: usize, acts: &mut Vec<Act>) -> boo
 
 /// Says when pods have to be ready, if they have to, and makes some Jobs slow and some hopeless. The dice are its own, so
 /// that all else of a scenario is the same.
-fn add_readiness(seed: u64, acts: &mut [Act]) -> Option<WaitForPodsReady> {
+fn add_readiness(seed: u64, acts: &mut [Act], always: bool) -> Option<WaitForPodsReady> {
     let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x4ead));
-    let readiness = dice.in_a_thousand(300).then(|| dice.readiness())?;
+    let is_asked = dice.in_a_thousand(300) || always;
+    let readiness = is_asked.then(|| dice.readiness())?;
     for act in acts {
         if let Deed::Submit(plan) = &mut act.what {
             plan.ready_millis = match dice.0.u32(0..10) {
@@ -296,9 +297,25 @@ impl Scenario {
             acts.push(Act { at, what: dice.interference(jobs) });
         }
         let is_elected = add_hand_overs(seed, span, jobs, &mut acts);
-        let readiness = add_readiness(seed, &mut acts);
+        let readiness = add_readiness(seed, &mut acts, false);
         acts.sort_by_key(|act| act.at);
         Self { seed, is_elected, planted: Planted::default(), readiness, queues, faults, acts }
+    }
+
+    /// The same with a mistake, where that can show: pods have to be ready in time if it is about that, and do not have to
+    /// otherwise, so that nothing else is in its way.
+    pub fn with_mistake(self, bug: Bug) -> Self {
+        let scenario =
+            if bug.is_about_readiness() { self.with_readiness() } else { self.without_readiness() };
+        Self { planted: Some(bug).into(), ..scenario }
+    }
+
+    /// The same where pods have to be ready in time.
+    pub fn with_readiness(mut self) -> Self {
+        if self.readiness.is_none() {
+            self.readiness = add_readiness(self.seed, &mut self.acts, true);
+        }
+        self
     }
 
     /// The same where nobody asks whether pods are ready, and all are at once.

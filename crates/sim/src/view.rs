@@ -91,6 +91,8 @@ pub struct SeenWorkload {
     pub waits_since: Timestamp,
     /// Since when it has had quota, by the right clock.
     pub holds_since: Option<Timestamp>,
+    /// It was not active at some time since it last got quota.
+    pub was_inactive: bool,
     /// How often it was told to leave, as its object counts.
     pub counted_evictions: i64,
 }
@@ -181,8 +183,11 @@ impl View {
             };
             let held_since = before.as_ref().and_then(|before| before.holds_since);
             let holds_since = read.record.state.reservation().map(|_| held_since.unwrap_or(now));
+            let gets_quota = held_since.is_none() && holds_since.is_some();
+            let was_inactive = before.as_ref().is_some_and(|before| before.was_inactive) && !gets_quota;
             let seen = SeenWorkload {
                 holds_since,
+                was_inactive: was_inactive || !read.record.active,
                 repaired: read.repaired,
                 conditions: conditions_of(&object),
                 waits_since,

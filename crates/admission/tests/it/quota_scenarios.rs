@@ -5,6 +5,7 @@
 mod drive;
 mod generate;
 pub mod random;
+mod readiness;
 mod sentences;
 mod show;
 mod shrink;
@@ -13,6 +14,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gangway_admission::Rules;
+use gangway_model::Timestamp;
+use gangway_model::planted::Bug;
 use gangway_model::workload::Workload;
 
 use crate::quota_model::{self, Counts, Decided, Model, Node};
@@ -69,14 +72,23 @@ struct Agreed {
 fn compare(scenario: &Scenario, whose: Whose) -> Result<Agreed, Difference> {
     let difference = |kind, text| Difference { whose, kind, text };
     let (rules, model_rules) = whose.rules();
+    let stripped;
+    let scenario = if whose == Whose::Reference && scenario.readiness.is_some() {
+        // The reference parks its thread while somebody starts: there is nothing to compare.
+        stripped = scenario.without_readiness();
+        &stripped
+    } else {
+        scenario
+    };
     let (expected, model) = play_model(scenario, model_rules);
     let counts = model.counts();
     // Under the reference's rules preemption may go on for ever; then there is nothing to compare.
     if !expected.at_rest && whose == Whose::Reference {
         return Ok(Agreed { counts, at_rest: false });
     }
+    let begins: Vec<Timestamp> = expected.rounds.iter().map(|round| round.at).collect();
     let alone = |problem| difference("the engine alone", problem);
-    let (played, mut driver) = play_engine(scenario, rules).map_err(alone)?;
+    let (played, mut driver) = play_engine(scenario, rules, &begins).map_err(alone)?;
     if !played.at_rest || !expected.at_rest {
         return Err(difference("no rest", show::beginning(&played)));
     }
@@ -99,12 +111,17 @@ fn compare_sides(
     for (number, (played, expected)) in played.rounds.iter().zip(&expected.rounds).enumerate() {
         if played.evicted != expected.evicted {
             let (engine, model) = (&played.evicted, &expected.evicted);
-            return Err(format!("round {number}, stopped: engine {engine:?}\nmodel {model:?}"));
+            return Err(format!("round {number}, told to leave: engine {engine:?}\nmodel {model:?}"));
         }
+        let (standing, expected_standing) = (&played.standing, &expected.standing);
         let (played, expected) = (by_root(scenario, model, played), by_root(scenario, model, expected));
         if played != expected {
             let (engine, model) = (show::decisions(&played), show::decisions(&expected));
             return Err(format!("round {number}: engine{engine}\nmodel{model}"));
+        }
+        if standing != expected_standing {
+            let (engine, model) = (standing, expected_standing);
+            return Err(format!("round {number}, standing: engine {engine:?}\nmodel {model:?}"));
         }
     }
     if played.holders == expected.holders {
@@ -163,6 +180,13 @@ impl Shares {
             ("borrowing", counts.borrowed),
             ("hierarchical lending", counts.borrowed_across_levels),
             ("parked shape", counts.parked_by_shape),
+            ("timeout of pods", counts.timed_out),
+            ("backoff", counts.backed_off),
+            ("deactivation at the limit", counts.deactivated),
+            ("reactivation", counts.reactivated),
+            ("one start at a time", counts.blocked),
+            ("lost pod", counts.lost_pods),
+            ("count begins anew", counts.counted_anew),
         ];
         for (feature, count) in features {
             *self.features.entry(feature).or_default() += usize::from(count > 0);
@@ -243,4 +267,16 @@ fn the_engine_decides_as_the_model_does() {
     let too_seldom = shares.print();
     // A few scenarios say nothing about shares.
     assert!(too_seldom.is_empty() || count < 1000, "{too_seldom:?} occur too seldom to be tested");
+}
+
+/// Whether the comparison sees anything: the engine makes a mistake, and sooner or later decides otherwise.
+#[test]
+fn mistakes_about_readiness_are_seen() {
+    for bug in [Bug::BackoffIgnored, Bug::CountLost, Bug::DeactivationForgotten] {
+        let differs = |seed: &u64| {
+            let scenario = Scenario { planted: Some(bug).into(), ..Scenario::random(*seed) };
+            compare(&scenario, Whose::Gangway).is_err()
+        };
+        assert!((1..200).find(differs).is_some(), "{bug:?} makes no difference");
+    }
 }

@@ -261,6 +261,31 @@ fn scene_of(row: &Row) -> Scene {
     scene
 }
 
+/// Who borrows less far away goes first. How far away that is follows from the queues that admit: one that is stopped lends
+/// what it has and is not part of the way.
+#[test]
+fn a_stopped_queue_does_not_make_a_cohort_larger() {
+    for (stop_policy, expected) in [(StopPolicy::None, ["low", "high"]), (StopPolicy::Hold, ["high", "low"])]
+    {
+        let of = |name, cohort, nominal| queue(name, Some(cohort), quota(nominal));
+        let deep = ClusterQueue { stop_policy, ..of("deep", "deep", 0) };
+        let mut scene = Scene::new(vec![
+            of("left", "left", 0),
+            of("left-lends", "left", 1),
+            deep,
+            of("right", "right", 0),
+            of("right-lends", "right", 1),
+        ]);
+        for (name, parent) in [("deep", "left"), ("left", "root"), ("right", "root")] {
+            scene.set_cohort(cohort(name, Some(parent), vec![]));
+        }
+        scene.submit("left", ranked("high", 1, 1, 0));
+        scene.submit("right", ranked("low", 1, 0, 1));
+        let order: Vec<String> = scene.decide(2).iter().map(|decision| decision.uid.to_string()).collect();
+        assert_eq!(order, expected, "{stop_policy:?}");
+    }
+}
+
 #[test]
 fn what_a_queue_may_use() {
     for row in FLAT.iter().chain(DEEP) {

@@ -3,7 +3,7 @@
 use gangway_admission::Event;
 use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::queues::{
-    ClusterQueue, PreemptionPolicy, QueueingStrategy, StopPolicy, WithinClusterQueue,
+    ClusterQueue, PreemptionPolicy, QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use gangway_model::readiness::{RequeuingTimestamp, Timeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason, RequeueReason};
@@ -337,6 +337,29 @@ fn while_somebody_starts_preemption_goes_on_and_room_is_looked_at_afresh() {
     assert_eq!(play.at(6), ["starts pods: Started", "high admit in q on f"]);
     play.pods("high", 2);
     assert_eq!(play.at(7), ["high pods: Started"]);
+}
+
+#[test]
+fn room_is_not_kept_for_ever_for_who_may_not_start_although_its_victims_are_gone() {
+    let settings = WaitForPodsReady { timeout_seconds: 5000, ..sequential() };
+    let member = |name: &str, milli| ClusterQueue { cohort: Some("all".into()), ..queue(name, milli) };
+    let preemption =
+        PreemptionPolicy { reclaim_within_cohort: ReclaimWithinCohort::Any, ..PreemptionPolicy::default() };
+    let owner = ClusterQueue { preemption, ..member("owner", 2) };
+    let mut play = Play::new(settings, vec![owner, member("borrower", 1), queue("other", 1)]);
+    play.submit("borrower", ranked("victim", 2, 0, 0));
+    play.at(0);
+    play.pods("victim", 2);
+    play.at(1);
+    play.submit("other", ranked("starts", 1, 0, 1));
+    assert_eq!(play.at(2), ["starts admit in other on f"]);
+    play.submit("owner", ranked("preemptor", 2, 0, 2));
+    assert_eq!(play.at(10), ["victim evict: InCohortReclamation for preemptor"]);
+    assert_eq!(play.next(), 10 + 15 * 60);
+    play.now = at(BEGIN + 20);
+    play.tell(Event::WorkloadGone("victim".into()));
+    assert!(play.at(20).is_empty(), "somebody starts");
+    assert_eq!(play.next(), 10 + 15 * 60, "its victim is gone, and it may not start yet");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use gangway_sim::{Scenario, check};
 const JOBS: usize = 80;
 
 /// The seed at which each is found, and the sentence.
-const FOUND: [(Bug, u64, &str); 8] = [
+const FOUND: [(Bug, u64, &str); 12] = [
     (Bug::QuotaLeakedOnConflict, 5, "L4"),
     (Bug::WakeUpLost, 1, "L4"),
     (Bug::DoubleAdmissionAfterRestart, 2, "S1"),
@@ -19,15 +19,17 @@ const FOUND: [(Bug, u64, &str); 8] = [
     (Bug::StaleLeaderWrites, 1, "S14"),
     (Bug::TemplateNotRestored, 4, "G2"),
     (Bug::TerminatingPodsNotCounted, 1, "S1"),
+    (Bug::BackoffIgnored, 1, "S10"),
+    (Bug::CountLost, 1, "S11"),
+    (Bug::DeadlineLost, 1, "L5"),
+    (Bug::DeactivationForgotten, 1, "S11"),
 ];
 
 #[test]
 fn every_planted_bug_is_found() {
     assert_eq!(FOUND.map(|(bug, ..)| bug), Bug::ALL);
     for (bug, seed, sentence) in FOUND {
-        let scenario =
-            Scenario { planted: Some(bug).into(), ..Scenario::random(seed, JOBS).without_readiness() };
-        let found = check(&scenario, None).violation;
+        let found = check(&Scenario::random(seed, JOBS).with_mistake(bug), None).violation;
         assert_eq!(found.map(|violation| violation.id), Some(sentence), "{bug:?} at seed {seed}");
     }
 }

@@ -41,6 +41,8 @@ enum Outcome {
         /// They wanted the same victims.
         overlaps: bool,
     },
+    /// It would start, but somebody else does.
+    Blocked,
     /// No fit, or nobody to preempt.
     Failed,
 }
@@ -59,7 +61,8 @@ impl Model {
         let mut entries = self.nominate(heads);
         entries.sort_by_cached_key(|entry| {
             let workload = &self.workloads[&entry.uid];
-            (entry.assignment.borrow, Reverse(workload.priority), workload.created, entry.uid.clone())
+            let queued_at = self.queued_at(&entry.uid);
+            (entry.assignment.borrow, Reverse(workload.priority), queued_at, entry.uid.clone())
         });
         let mut pass = PassState {
             snapshot: self.snapshot(),
@@ -72,10 +75,12 @@ impl Model {
             self.requeue(&entry, outcome, &mut pass);
             self.follow_claims();
         }
+        let was_blocked = self.is_blocked();
         self.release_victims(pass.victims);
         for root in std::mem::take(&mut self.given_up) {
             self.wake(&root, None);
         }
+        self.end_pass(was_blocked);
         pass.decided
     }
 
@@ -130,7 +135,7 @@ impl Model {
         let preemptor = Preemptor {
             queue: cluster_queue,
             priority: workload.priority,
-            created: workload.created,
+            queued_at: self.queued_at(uid),
             untouchable: if self.rules.hold { self.preemptors_of(uid) } else { BTreeSet::new() },
             check_again: self.rules.hold,
         };
@@ -187,6 +192,10 @@ impl Model {
         if !has_won && !room.fits(&entry.queue, &entry.assignment.usage) {
             return Outcome::Skipped { overlaps: false };
         }
+        if fits_now && self.is_blocked() {
+            self.counts.blocked += 1;
+            return Outcome::Blocked;
+        }
         self.counts.taken_over += usize::from(!entry.beats.is_empty());
         for beaten in &entry.beats {
             self.give_up(beaten, pass);
@@ -225,6 +234,7 @@ impl Model {
         self.holders.insert(entry.uid.clone(), holder);
         self.assignments.insert(entry.uid.clone(), entry.assignment.flavors.clone());
         self.waiters.remove(&entry.uid);
+        self.begin_start(&entry.uid);
         self.counts.borrowed += usize::from(self.is_borrowing(&entry.queue, &entry.assignment.usage));
         self.counts.borrowed_across_levels += usize::from(entry.assignment.borrow > 1);
         pass.decided.push(Decided::Admitted {
@@ -255,6 +265,7 @@ impl Model {
         }
         self.proofs.push(Proof {
             preemptor: entry.uid.clone(),
+            queued_at: self.queued_at(&entry.uid),
             queue: entry.queue.clone(),
             view: entry.view.clone(),
             needs: entry.assignment.usage.clone(),
@@ -280,16 +291,26 @@ impl Model {
             }
             Outcome::VictimsChosen if self.rules.hold => {
                 let Assignment { usage, flavors, .. } = entry.assignment.clone();
-                self.holds.insert(entry.uid.clone(), Hold { usage, flavors });
+                self.holds.insert(entry.uid.clone(), Hold { usage, flavors, victims_left_at: None });
             }
             Outcome::VictimsChosen => state.sticky = Some(entry.uid.clone()),
             Outcome::Skipped { overlaps } => drop(self.tell(&entry.uid, Told::Passed { overlaps })),
+            Outcome::Blocked => return self.wait_for_starts(entry),
             Outcome::Failed => return self.requeue_failed(entry, generation, pass),
         }
         if let Some(waiter) = self.waiters.get_mut(&entry.uid) {
             waiter.memory = None;
             // A preemptor is told whom it waits for, which nobody else is told.
             waiter.told.take_if(|_| matches!(outcome, Outcome::VictimsChosen));
+        }
+    }
+
+    /// Somebody fits and may not start yet. A preemptor is set aside alone: its room is its own.
+    fn wait_for_starts(&mut self, entry: &Entry) {
+        if self.holds.contains_key(&entry.uid) {
+            self.move_to(&entry.uid, Place::Inadmissible);
+        } else {
+            self.set_aside(&entry.uid, &entry.queue, None);
         }
     }
 
@@ -356,6 +377,9 @@ impl Model {
         for (victim, preemptor) in victims {
             if let Some(holder) = self.release(&victim) {
                 self.wake_for(&victim, &holder.queue);
+                if let Some(hold) = self.holds.get_mut(&preemptor) {
+                    hold.victims_left_at = Some(self.now);
+                }
                 self.evicted_for.insert(victim.clone(), preemptor);
                 self.enqueue(&victim);
             }

@@ -4,6 +4,7 @@
 mod cycle;
 mod flavors;
 mod preemption;
+mod readiness;
 mod reserve;
 mod settle;
 mod tree;
@@ -13,11 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use gangway_model::queues::{ClusterQueue, Cohort, Flavor, LocalQueue, Namespace, StopPolicy};
+use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::selector::Labels;
 use gangway_model::workload::{Assignment, State, Workload};
-use gangway_model::{Amount, ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName, Uid};
+use gangway_model::{
+    Amount, ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid,
+};
 
 pub use preemption::Proof;
+use readiness::{Attempts, Pods};
 pub use settle::{IDLE_PASSES, ReplayClock};
 use tree::Layout;
 pub use tree::{Amounts, Cell, Holder, Node, Snapshot};
@@ -86,11 +91,15 @@ pub enum Decided {
     },
 }
 
-/// A workload that had to leave because of a stop policy or because it was deactivated.
+/// A workload that had to leave because of a stop policy, because it was deactivated or because its pods were not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evicted {
     pub uid: Uid,
     pub reason: &'static str,
+    /// How often it was sent back by now.
+    pub count: u32,
+    /// It is not tried before.
+    pub requeue_at: Option<Timestamp>,
 }
 
 /// How often something happened.
@@ -110,6 +119,20 @@ pub struct Counts {
     pub parked_by_shape: usize,
     /// Workloads that took what was held for a preemptor of less priority in their queue.
     pub taken_over: usize,
+    /// Workloads that were sent back because their pods were not ready in time.
+    pub timed_out: usize,
+    /// Workloads that were queued again when they had not been tried for a while.
+    pub backed_off: usize,
+    /// Workloads that were deactivated because they had been sent back often enough.
+    pub deactivated: usize,
+    /// Such workloads that somebody activated again.
+    pub reactivated: usize,
+    /// Workloads that fitted and had to wait until somebody else had started.
+    pub blocked: usize,
+    /// Workloads of which a pod was lost.
+    pub lost_pods: usize,
+    /// Workloads that had been sent back and counted anew because they were ready for long.
+    pub counted_anew: usize,
 }
 
 /// What is kept for a preemptor, and the flavors for which it found its victims.
@@ -118,6 +141,8 @@ struct Hold {
     usage: Amounts,
     /// Per podSet.
     flavors: Vec<Vec<(ResourceName, FlavorName)>>,
+    /// When the last victim left.
+    victims_left_at: Option<Timestamp>,
 }
 
 /// The model.
@@ -148,6 +173,14 @@ pub struct Model {
     shape_of: BTreeMap<Uid, usize>,
     /// Who took over what was kept for a preemptor.
     beaten_by: BTreeMap<Uid, Uid>,
+    now: Timestamp,
+    /// When pods have to be ready; none if nobody asks.
+    readiness: Option<WaitForPodsReady>,
+    /// Whose pods are ready when it runs.
+    ready: BTreeSet<Uid>,
+    /// The pods of those who have quota.
+    pods: BTreeMap<Uid, Pods>,
+    attempts: BTreeMap<Uid, Attempts>,
     proofs: Vec<Proof>,
     counts: Counts,
 }
@@ -181,6 +214,11 @@ impl Model {
             shapes: Vec::new(),
             shape_of: BTreeMap::new(),
             beaten_by: BTreeMap::new(),
+            now: Timestamp::EPOCH,
+            readiness: None,
+            ready: BTreeSet::new(),
+            pods: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             proofs: Vec::new(),
             counts: Counts::default(),
         }
@@ -212,6 +250,7 @@ impl Model {
                 self.assignments
                     .insert(uid.clone(), reservation.admission.pod_sets.iter().map(flavors).collect());
                 self.holders.insert(uid.clone(), Rc::new(holder));
+                self.note_start(&uid, reservation);
                 self.workloads.insert(uid, Rc::new(workload));
             }
             State::Pending(_) => {
@@ -241,21 +280,23 @@ impl Model {
         }
     }
 
-    /// Stop policies and deactivation take effect, and all that was set aside is reconsidered.
+    /// It is this late now.
+    pub fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    /// Stop policies, deactivation and deadlines take effect, and all that was set aside is reconsidered.
     pub fn begin_round(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         for (uid, holder) in self.holders.clone() {
-            if let Some(reason) = self.must_leave(&uid, &holder.queue) {
-                self.release(&uid);
-                self.wake_after(&holder.queue);
-                self.evicted_for.remove(&uid);
-                self.waiters.insert(uid.clone(), Waiter::outside());
-                evicted.push(Evicted { uid, reason });
+            let reason = self.must_leave(&uid, &holder.queue).or_else(|| self.out_of_time(&uid));
+            if let Some(reason) = reason {
+                evicted.push(self.evict(uid, &holder.queue, reason));
             }
         }
-        for queue in self.cluster_queues.keys().cloned().collect::<Vec<_>>() {
-            self.reconsider(&queue);
-        }
+        self.come_back();
+        self.end_old_holds();
+        self.reconsider_all();
         evicted
     }
 
@@ -279,6 +320,8 @@ impl Model {
     fn release(&mut self, uid: &Uid) -> Option<Rc<Holder>> {
         let holder = self.holders.remove(uid)?;
         self.assignments.remove(uid);
+        self.end_readiness(uid);
+        self.pods.remove(uid);
         Some(holder)
     }
 

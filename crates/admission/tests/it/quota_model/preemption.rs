@@ -55,6 +55,8 @@ pub struct Found {
 #[derive(Clone, Debug)]
 pub struct Proof {
     pub preemptor: Uid,
+    /// Its time in the order of its queue.
+    pub queued_at: Timestamp,
     pub queue: ClusterQueueName,
     /// What the preemptor saw.
     pub view: Snapshot,
@@ -70,7 +72,8 @@ pub struct Proof {
 pub struct Preemptor<'a> {
     pub queue: &'a ClusterQueue,
     pub priority: i32,
-    pub created: Timestamp,
+    /// Its time in the order of its queue.
+    pub queued_at: Timestamp,
     /// Those it may never take.
     pub untouchable: BTreeSet<Uid>,
     /// Whether victims are checked again after fill-back.
@@ -117,7 +120,7 @@ impl Preemptor<'_> {
             WithinClusterQueue::LowerPriority => self.priority > holder.priority,
             WithinClusterQueue::LowerOrNewerEqualPriority => {
                 self.priority > holder.priority
-                    || self.priority == holder.priority && self.created < holder.created
+                    || self.priority == holder.priority && self.queued_at < holder.created
             }
         }
     }

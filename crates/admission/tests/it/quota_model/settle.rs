@@ -4,7 +4,7 @@ use gangway_model::Timestamp;
 
 use super::{Decided, Model};
 
-/// The time of a replay: one second per pass.
+/// The time of a replay: one second per pass, unless it stands still while a round lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayClock {
     pub start: Timestamp,
@@ -12,6 +12,17 @@ pub struct ReplayClock {
     pub passes: u32,
     /// No more passes than this.
     pub limit: u32,
+    /// The second at which all passes of a round happen. They still have an order.
+    pub stands_at: Option<Timestamp>,
+}
+
+impl ReplayClock {
+    fn now(&self) -> Timestamp {
+        match self.stands_at {
+            Some(second) => second.plus_millis(20 * i64::from(self.passes)),
+            None => self.start.plus_seconds(i64::from(self.passes)),
+        }
+    }
 }
 
 /// What happened until the model came to rest, or was stopped.
@@ -43,7 +54,7 @@ impl Model {
                 break;
             }
             clock.passes += 1;
-            let decided = self.cycle(heads, clock.start.plus_seconds(i64::from(clock.passes)));
+            let decided = self.cycle(heads, clock.now());
             idle = if decided.is_empty() { idle + 1 } else { 0 };
             settled.passes.push(decided);
         }

@@ -99,7 +99,8 @@ impl Model {
 
     /// Puts a workload without quota where it belongs.
     pub(super) fn enqueue(&mut self, uid: &Uid) {
-        let mut waiter = Waiter { queue: self.queue_for(&self.workloads[uid]), ..Waiter::outside() };
+        let queue = self.queue_for(&self.workloads[uid]).filter(|_| !self.backs_off(uid));
+        let mut waiter = Waiter { queue, ..Waiter::outside() };
         if let Some(queue) = &waiter.queue {
             waiter.place = Place::Active;
             if self.queues[queue].failed.contains(&self.lane(uid)) {
@@ -139,7 +140,7 @@ impl Model {
         let best_effort = !self.is_strict(queue);
         let is_sticky = best_effort && self.queues[queue].sticky.as_ref() == Some(uid);
         let has_hold = best_effort && self.holds.contains_key(uid);
-        (!is_sticky, Reverse(workload.priority), !has_hold, workload.created, uid.clone())
+        (!is_sticky, Reverse(workload.priority), !has_hold, self.queued_at(uid), uid.clone())
     }
 
     /// The pending workloads of a queue, in queue order.
@@ -182,6 +183,13 @@ impl Model {
             if let Some(state) = self.queues.get_mut(&queue) {
                 state.generation += u64::from(!scans_count);
             }
+        }
+    }
+
+    /// Everything that was set aside becomes active again.
+    pub(super) fn reconsider_all(&mut self) {
+        for queue in self.cluster_queues.keys().cloned().collect::<Vec<_>>() {
+            self.reconsider(&queue);
         }
     }
 

@@ -1,19 +1,20 @@
 //! Plays a scenario with the engine and with the model, by the rounds and cycles of the replay protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gangway_admission::{Action, Decision, Engine, Event, Outcome, Rules};
+use gangway_admission::{Action, Decision, Engine, Event, JobFacts, Outcome, ReadyPods, Rules};
 use gangway_model::reasons::FinishReason;
-use gangway_model::workload::{Admission, Finish, State, Workload};
+use gangway_model::workload::{Admission, Finish, RequeueState, State, Workload};
 use gangway_model::{FlavorName, ResourceName, Timestamp, Uid};
 
 use super::generate::Scenario;
+use super::readiness::Pause;
 use crate::build;
 use crate::quota_model::{self, Decided, Evicted, IDLE_PASSES, Model, ReplayClock};
 
 /// When the first cycle runs.
 pub const START: i64 = 10_000;
-/// After so many cycles in one scenario it will not come to rest.
+/// After so many cycles in one scenario, or in one round where time passes between rounds, it will not come to rest.
 pub const MOST_CYCLES: u32 = 300;
 /// After so many cycles in a row without a decision nothing will be decided any more: every workload had
 /// its turn with every flavor, more than once.
@@ -22,10 +23,17 @@ const IDLE_CYCLES: u32 = 30;
 /// What was decided in a round, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
+    pub at: Timestamp,
+    /// Who had to leave in the beginning and why, how often it was sent back, and until when it is not tried.
     pub evicted: Vec<(Uid, String)>,
     /// By cycle.
     pub cycles: Vec<Vec<Decided>>,
+    /// Where pods have to be ready: how everybody stands in the end.
+    pub standing: BTreeMap<Uid, Standing>,
 }
+
+/// How often a workload was sent back, until when it is not tried, and whether it is active.
+pub type Standing = (u32, Option<Timestamp>, bool);
 
 /// Who has quota, and the flavors per podSet.
 pub type Holders = BTreeMap<Uid, Vec<Vec<(ResourceName, FlavorName)>>>;
@@ -41,19 +49,24 @@ pub struct Played {
 
 pub fn play_model(scenario: &Scenario, rules: quota_model::Rules) -> (Played, Model) {
     let mut model = Model::new(rules, scenario.setup.clone());
-    let mut clock = ReplayClock { start: build::at(START), passes: 0, limit: MOST_CYCLES };
+    if let Some(readiness) = &scenario.readiness {
+        model.wait_for_pods_ready(readiness.settings.clone());
+    }
+    let mut clock = ReplayClock { start: build::at(START), passes: 0, limit: MOST_CYCLES, stands_at: None };
     let mut played = Played { at_rest: true, ..Played::default() };
+    let mut at = build::at(START);
     for round in 0..=scenario.last_round() {
-        for (_, uid) in scenario.finishes.iter().filter(|(at, _)| *at == round) {
-            model.finish(uid);
+        at = begin_of(scenario, &model, round, at);
+        if scenario.readiness.is_some() {
+            clock.stands_at = Some(at);
+            clock.limit = clock.passes + MOST_CYCLES;
         }
-        for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
-            model.add(workload.clone());
-        }
-        let told = |evicted: Evicted| (evicted.uid, evicted.reason.to_owned());
-        let evicted = model.begin_round().into_iter().map(told).collect();
+        let evicted = begin_model_round(scenario, &mut model, round, at);
         let settled = model.settle(&mut clock);
-        played.rounds.push(Round { evicted, cycles: settled.passes });
+        let uids = scenario.workloads.iter().map(|(_, workload)| &workload.uid);
+        let uids = uids.filter(|_| scenario.readiness.is_some());
+        let standing = uids.filter_map(|uid| Some((uid.clone(), model.standing_of(uid)?))).collect();
+        played.rounds.push(Round { at, evicted, cycles: settled.passes, standing });
         let holders = model.holders().keys().map(|uid| (uid.clone(), model.flavors_of(uid).to_vec()));
         played.holders.push(holders.collect());
         if !settled.at_rest {
@@ -64,6 +77,51 @@ pub fn play_model(scenario: &Scenario, rules: quota_model::Rules) -> (Played, Mo
     (played, model)
 }
 
+/// When a round begins, if the one before it began then.
+fn begin_of(scenario: &Scenario, model: &Model, round: u32, before: Timestamp) -> Timestamp {
+    let pauses = scenario.readiness.as_ref().map(|readiness| &readiness.pauses);
+    let pause = pauses.and_then(|pauses| pauses.get(round.checked_sub(1)? as usize));
+    let due = || model.next_due().unwrap_or(before.plus_seconds(100));
+    match pause {
+        None => before,
+        Some(Pause::Seconds(seconds)) => before.plus_seconds(*seconds),
+        Some(Pause::UntilDue) => due(),
+        Some(Pause::UntilJustBefore) => due().plus_seconds(-1),
+    }
+}
+
+/// What happens at the beginning of a round, and who has to leave.
+fn begin_model_round(
+    scenario: &Scenario,
+    model: &mut Model,
+    round: u32,
+    at: Timestamp,
+) -> Vec<(Uid, String)> {
+    model.set_time(at);
+    for (_, uid) in scenario.finishes.iter().filter(|(at, _)| *at == round) {
+        model.finish(uid);
+    }
+    for (uid, active) in scenario.activations_in(round) {
+        model.set_active(uid, active);
+    }
+    for (uid, ready) in scenario.pods_in(round) {
+        model.set_ready(uid, ready);
+    }
+    for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
+        model.add(workload.clone());
+    }
+    let told = |evicted: Evicted| {
+        let standing = RequeueState { count: evicted.count, requeue_at: evicted.requeue_at };
+        (evicted.uid, told_eviction(evicted.reason, standing))
+    };
+    model.begin_round().into_iter().map(told).collect()
+}
+
+fn told_eviction(reason: &str, RequeueState { count, requeue_at }: RequeueState) -> String {
+    let until = requeue_at.map_or("-".to_owned(), |at| at.as_seconds().to_string());
+    format!("{reason}, sent back {count} times, not tried before {until}")
+}
+
 /// The engine with a clock, and an API that stores everything at once.
 pub struct Driver {
     engine: Engine,
@@ -71,16 +129,28 @@ pub struct Driver {
     cycles: u32,
     uids: Vec<Uid>,
     is_reference: bool,
+    /// Pods have to be ready: there are Jobs, and time stands still while a round lasts.
+    has_jobs: bool,
+    jobs: BTreeMap<Uid, JobFacts>,
+    /// Whose pods are ready when it runs.
+    ready: BTreeSet<Uid>,
 }
 
-/// Plays a scenario with the engine.
-pub fn play_engine(scenario: &Scenario, rules: Rules) -> Result<(Played, Driver), String> {
+/// Plays a scenario with the engine. Rounds begin when they do on the other side.
+pub fn play_engine(
+    scenario: &Scenario,
+    rules: Rules,
+    begins: &[Timestamp],
+) -> Result<(Played, Driver), String> {
     let mut driver = Driver::new(scenario, rules);
     let mut played = Played { at_rest: true, ..Played::default() };
     for round in 0..=scenario.last_round() {
-        let mut done = Round { evicted: driver.begin_round(scenario, round), ..Round::default() };
+        let Some(at) = begins.get(round as usize).copied() else { break };
+        let evicted = driver.begin_round(scenario, round, at);
+        let mut done = Round { at, evicted, ..Round::default() };
         driver.engine.reconsider();
         played.at_rest = driver.settle(&mut done.cycles)?;
+        done.standing = driver.standing();
         played.rounds.push(done);
         played.holders.push(driver.holders());
         if !played.at_rest {
@@ -99,20 +169,46 @@ impl Driver {
         let locals = setup.local_queues.iter().cloned().map(Event::LocalQueue);
         let namespaces = setup.namespaces.iter().cloned().map(Event::Namespace);
         let mut engine = Engine::with_rules(rules);
+        engine.plant(scenario.planted);
         let now = build::at(START);
         for event in flavors.chain(cohorts).chain(queues).chain(locals).chain(namespaces) {
             engine.apply(event, now);
         }
+        if let Some(readiness) = &scenario.readiness {
+            engine.wait_for_pods_ready(Some(readiness.settings.clone()));
+        }
         let uids = scenario.workloads.iter().map(|(_, workload)| workload.uid.clone()).collect();
-        Self { engine, now, cycles: 0, uids, is_reference: rules == Rules::reference() }
+        Self {
+            engine,
+            now,
+            cycles: 0,
+            uids,
+            is_reference: rules == Rules::reference(),
+            has_jobs: scenario.readiness.is_some(),
+            jobs: BTreeMap::new(),
+            ready: BTreeSet::new(),
+        }
     }
 
-    fn begin_round(&mut self, scenario: &Scenario, round: u32) -> Vec<(Uid, String)> {
+    fn begin_round(&mut self, scenario: &Scenario, round: u32, at: Timestamp) -> Vec<(Uid, String)> {
+        if self.has_jobs {
+            (self.now, self.cycles) = (at, 0);
+        }
         for (_, uid) in scenario.finishes.iter().filter(|(at, _)| *at == round) {
             self.finish(uid);
         }
+        for (uid, active) in scenario.activations_in(round) {
+            self.set_active(uid, active);
+        }
+        for (uid, ready) in scenario.pods_in(round) {
+            if ready {
+                self.ready.insert(uid.clone());
+            } else {
+                self.ready.remove(uid);
+            }
+        }
         for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
-            self.engine.apply(Event::Workload(Box::new(workload.clone())), self.now);
+            self.add(workload);
         }
         if round == 0 {
             self.engine.apply(Event::Synced, self.now);
@@ -120,6 +216,59 @@ impl Driver {
         let mut evicted = self.do_what_is_due();
         evicted.sort();
         evicted
+    }
+
+    fn add(&mut self, workload: &Workload) {
+        let owner = self.has_jobs.then(|| job_of(&workload.uid));
+        if let Some(owner) = &owner {
+            self.follow(owner, workload.state.may_run(), &workload.uid);
+        }
+        let workload = Workload { owner, ..workload.clone() };
+        self.engine.apply(Event::Workload(Box::new(workload)), self.now);
+    }
+
+    /// A Job is what its Workload lets it be. Says whether that is news.
+    fn follow(&mut self, job: &Uid, runs: bool, uid: &Uid) -> bool {
+        let ready = if self.ready.contains(uid) { 2 } else { 1 };
+        let pods = runs.then_some(ReadyPods { ready, wanted: 2 });
+        let facts = JobFacts { stopped: !runs, pods, ..JobFacts::default() };
+        if self.jobs.get(job) == Some(&facts) {
+            return false;
+        }
+        self.jobs.insert(job.clone(), facts.clone());
+        self.engine.apply(Event::Job(job.clone(), facts), self.now);
+        true
+    }
+
+    /// Says whether any Job has changed.
+    fn jobs_follow(&mut self) -> bool {
+        let mut changed = false;
+        for uid in self.uids.clone() {
+            let workload = self.engine.workload(&uid).filter(|_| self.has_jobs);
+            if let Some(runs) = workload.map(|workload| workload.state.may_run()) {
+                changed |= self.follow(&job_of(&uid), runs, &uid);
+            }
+        }
+        changed
+    }
+
+    fn set_active(&mut self, uid: &Uid, active: bool) {
+        let changes = |workload: &&Workload| workload.active != active && !workload.state.is_finished();
+        if let Some(workload) = self.engine.workload(uid).filter(changes).cloned() {
+            let version = workload.version + 1;
+            let workload = Workload { active, version, ..workload };
+            self.engine.apply(Event::Workload(Box::new(workload)), self.now);
+        }
+    }
+
+    fn standing(&self) -> BTreeMap<Uid, Standing> {
+        let known = self.uids.iter().filter_map(|uid| self.engine.workload(uid));
+        let known = known.filter(|workload| self.has_jobs && !workload.state.is_finished());
+        let standing = known.map(|workload| {
+            let RequeueState { count, requeue_at } = requeue_state(workload);
+            (workload.uid.clone(), (count, requeue_at.filter(|at| *at > self.now), workload.active))
+        });
+        standing.collect()
     }
 
     fn finish(&mut self, uid: &Uid) {
@@ -135,15 +284,17 @@ impl Driver {
     fn do_what_is_due(&mut self) -> Vec<(Uid, String)> {
         let mut evicted = Vec::new();
         loop {
+            let jobs_changed = self.jobs_follow();
             let due = self.engine.decide_only_due(self.now, usize::MAX);
-            if due.is_empty() {
+            if due.is_empty() && !jobs_changed {
                 return evicted;
             }
             for decision in due {
-                if let Action::Evict(reason, _) = &decision.action {
-                    evicted.push((decision.uid.clone(), reason.to_string()));
-                }
                 self.land(&decision);
+                if let Action::Evict(reason, _) = &decision.action {
+                    let standing = self.engine.workload(&decision.uid).map(requeue_state).unwrap_or_default();
+                    evicted.push((decision.uid, told_eviction(&reason.to_string(), standing)));
+                }
             }
         }
     }
@@ -166,10 +317,16 @@ impl Driver {
         Some(told(&decisions))
     }
 
+    fn tick(&mut self) {
+        if !self.has_jobs {
+            self.now = build::at(START + i64::from(self.cycles) + 1);
+        }
+    }
+
     /// Cycles until nothing happens any more. Says whether it came to rest.
     fn settle(&mut self, cycles: &mut Vec<Vec<Decided>>) -> Result<bool, String> {
         let mut idle = 0;
-        self.now = build::at(START + i64::from(self.cycles) + 1);
+        self.tick();
         let most_idle = if self.is_reference { IDLE_PASSES } else { IDLE_CYCLES };
         while idle < most_idle {
             if self.cycles >= MOST_CYCLES {
@@ -181,7 +338,7 @@ impl Driver {
                     .check()
                     .map_err(|violation| format!("after cycle {}: {violation}", self.cycles))?;
             }
-            self.now = build::at(START + i64::from(self.cycles) + 1);
+            self.tick();
             idle = if more.is_empty() { idle + 1 } else { 0 };
             cycles.push(more);
         }
@@ -205,6 +362,14 @@ impl Driver {
         let holding = workloads.filter_map(|workload| Some((workload, workload.state.reservation()?)));
         holding.map(|(workload, held)| (workload.uid.clone(), flavors(&held.admission))).collect()
     }
+}
+
+fn job_of(uid: &Uid) -> Uid {
+    format!("job-{uid}").as_str().into()
+}
+
+fn requeue_state(workload: &Workload) -> RequeueState {
+    workload.state.requeue_state().copied().unwrap_or_default()
 }
 
 fn flavors(admission: &Admission) -> Vec<Vec<(ResourceName, FlavorName)>> {

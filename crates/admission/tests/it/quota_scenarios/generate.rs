@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gangway_model::constraints::Constraints;
+use gangway_model::planted::Planted;
 use gangway_model::queues::{
     BorrowWithinCohort, ClusterQueue, Cohort, FlavorQuotas, Fungibility, FungibilityPolicy,
     FungibilityPreference, PreemptionPolicy, QueueingStrategy, Quota, ReclaimWithinCohort, ResourceGroup,
@@ -12,6 +13,7 @@ use gangway_model::workload::{Admission, Assignment, PodSet, Reservation, State,
 use gangway_model::{Amount, CohortName, FlavorName, Requests, Uid};
 
 use super::random::Random;
+use super::readiness::{self, Readiness};
 use crate::build;
 use crate::quota_model::{Model, Rules, Setup};
 
@@ -25,6 +27,10 @@ pub struct Scenario {
     /// The round in which it arrives, and the workload. Who holds quota is there from the start.
     pub workloads: Vec<(u32, Workload)>,
     pub finishes: Vec<(u32, Uid)>,
+    /// Pods have to be ready in time; none if nobody asks.
+    pub readiness: Option<Readiness>,
+    /// A mistake that the engine is to make.
+    pub planted: Planted,
 }
 
 impl Scenario {
@@ -40,13 +46,38 @@ impl Scenario {
             making.make_tree(root);
         }
         making.make_workloads();
+        readiness::add(&mut making.scenario, seed);
         making.scenario
+    }
+
+    /// The same where nobody asks whether pods are ready.
+    pub fn without_readiness(&self) -> Self {
+        let mut scenario = Self { readiness: None, ..self.clone() };
+        for (_, workload) in &mut scenario.workloads {
+            if let State::Holding(reservation) = &mut workload.state {
+                reservation.requeue_state = None;
+            }
+        }
+        scenario
     }
 
     /// The last round in which something happens.
     pub fn last_round(&self) -> u32 {
         let arrivals = self.workloads.iter().map(|(round, _)| *round);
-        arrivals.chain(self.finishes.iter().map(|(round, _)| *round)).max().unwrap_or(0)
+        let pauses = self.readiness.as_ref().map(|readiness| readiness.pauses.len() as u32);
+        arrivals.chain(self.finishes.iter().map(|(round, _)| *round)).chain(pauses).max().unwrap_or(0)
+    }
+
+    /// Whose pods are ready from this round on, and whose are not any more.
+    pub fn pods_in(&self, round: u32) -> impl Iterator<Item = (&Uid, bool)> {
+        let all = self.readiness.iter().flat_map(|readiness| &readiness.pods);
+        all.filter(move |(at, ..)| *at == round).map(|(_, uid, ready)| (uid, *ready))
+    }
+
+    /// Whom somebody activates or deactivates in a round.
+    pub fn activations_in(&self, round: u32) -> impl Iterator<Item = (&Uid, bool)> {
+        let all = self.readiness.iter().flat_map(|readiness| &readiness.activations);
+        all.filter(move |(at, ..)| *at == round).map(|(_, uid, active)| (uid, *active))
     }
 
     /// Those who are there in the beginning with quota, in order, fit the quotas.

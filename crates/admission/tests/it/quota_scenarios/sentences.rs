@@ -75,7 +75,8 @@ impl Watch<'_> {
             }
             gone.into_iter().for_each(|victim| self.model.finish(victim));
         }
-        match self.owed.iter().find(|owed| !self.is_in_strict_queue(owed)) {
+        let mut owed = self.owed.iter().filter(|owed| !self.is_in_strict_queue(owed));
+        match owed.find(|_| !self.is_sequential()) {
             Some(owed) => Err(format!("somebody had to leave for {owed}, which was not admitted then")),
             None => Ok(()),
         }
@@ -98,6 +99,11 @@ impl Watch<'_> {
         let strict = |queue: &&ClusterQueue| queue.strategy == QueueingStrategy::StrictFifo;
         let mut queues = self.scenario.setup.cluster_queues.iter().filter(strict);
         queues.any(|queue| queue.name.as_str() == &*self.workloads[uid].queue)
+    }
+
+    /// Where one starts at a time, others may have to start first.
+    fn is_sequential(&self) -> bool {
+        self.scenario.readiness.as_ref().is_some_and(|readiness| readiness.settings.block_admission)
     }
 
     /// A higher priority of the same queue may take what was freed for a preemptor.
@@ -185,7 +191,7 @@ fn fits(proof: &Proof, room: &Snapshot) -> bool {
 fn is_legal(queue: &ClusterQueue, asker: &Workload, proof: &Proof, rest: &Snapshot, victim: &Holder) -> bool {
     let lower = victim.priority < asker.priority;
     if victim.queue == queue.name {
-        let newer = victim.priority == asker.priority && asker.created < victim.created;
+        let newer = victim.priority == asker.priority && proof.queued_at < victim.created;
         return match queue.preemption.within_cluster_queue {
             WithinClusterQueue::Never => false,
             WithinClusterQueue::LowerPriority => lower,

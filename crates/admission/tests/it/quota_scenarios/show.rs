@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use gangway_model::queues::{Quota, ResourceGroup};
+use gangway_model::readiness::Timeouts;
 use gangway_model::workload::{State, Workload};
 
 use super::drive::Played;
 use super::generate::Scenario;
+use super::readiness::Readiness;
 use crate::quota_model::{Decided, Node};
 
 pub fn scenario(scenario: &Scenario) -> String {
@@ -34,7 +36,7 @@ pub fn scenario(scenario: &Scenario) -> String {
                 groups(&queue.resource_groups),
                 queue.preemption,
                 queue.fungibility,
-            ),
+            ) + &timeouts(&queue.timeouts),
         );
     }
     for (round, workload) in &scenario.workloads {
@@ -43,12 +45,34 @@ pub fn scenario(scenario: &Scenario) -> String {
     for (round, uid) in &scenario.finishes {
         line(&mut text, format!("round {round}: {uid} finishes"));
     }
+    if let Some(readiness) = &scenario.readiness {
+        self::readiness(&mut text, readiness);
+    }
     text
+}
+
+fn readiness(text: &mut String, readiness: &Readiness) {
+    line(text, format!("{:?}", readiness.settings));
+    for (round, pause) in (1..).zip(&readiness.pauses) {
+        line(text, format!("round {round} after {pause:?}"));
+    }
+    for (round, uid, ready) in &readiness.pods {
+        let ready = if *ready { "ready" } else { "not ready" };
+        line(text, format!("round {round}: pods of {uid} are {ready} from now on"));
+    }
+    for (round, uid, active) in &readiness.activations {
+        let what = if *active { "activated" } else { "deactivated" };
+        line(text, format!("round {round}: {uid} is {what}"));
+    }
 }
 
 fn line(text: &mut String, line: String) {
     text.push_str(&line);
     text.push('\n');
+}
+
+fn timeouts(timeouts: &Timeouts) -> String {
+    if *timeouts == Timeouts::default() { String::new() } else { format!(" {timeouts:?}") }
 }
 
 fn groups(groups: &[ResourceGroup]) -> String {
@@ -92,6 +116,9 @@ fn workload(workload: &Workload) -> String {
     if !workload.active {
         text.push_str(", inactive");
     }
+    if let Some(own) = &workload.timeouts {
+        text += &timeouts(own);
+    }
     if let State::Holding(held) = &workload.state {
         let flavors: Vec<String> = held
             .admission
@@ -99,6 +126,9 @@ fn workload(workload: &Workload) -> String {
             .map(|(flavor, resource, amount)| format!("{flavor}/{resource} {amount}"))
             .collect();
         let _ = write!(text, ", has {} since {}", flavors.join(" "), held.reserved_at.as_seconds());
+        if let Some(state) = &held.requeue_state {
+            let _ = write!(text, ", was sent back {} times", state.count);
+        }
     }
     text
 }

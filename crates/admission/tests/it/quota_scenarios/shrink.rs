@@ -1,9 +1,11 @@
 //! Makes a scenario smaller as long as it still shows what it showed.
 
 use gangway_model::queues::{Fungibility, PreemptionPolicy, QueueingStrategy};
+use gangway_model::readiness::{RequeuingTimestamp, Timeouts};
 use gangway_model::workload::{PodSet, State};
 
 use super::generate::Scenario;
+use super::readiness::{Pause, Readiness};
 
 /// The smallest scenario found for which `shows` still holds.
 pub fn shrink(scenario: &Scenario, shows: impl Fn(&Scenario) -> bool) -> Scenario {
@@ -54,6 +56,7 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
         step(&|next| with_pod_sets(next, index, |sets| sets.truncate(1)));
     }
     simpler_queues(scenario, &mut step);
+    simpler_readiness(scenario, &mut step);
     all
 }
 
@@ -66,6 +69,44 @@ fn with_pod_sets(scenario: &mut Scenario, index: usize, change: impl Fn(&mut Vec
 
 /// Something that makes a scenario smaller.
 type Change<'c> = &'c dyn Fn(&mut Scenario);
+
+fn simpler_readiness(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
+    let Some(readiness) = &scenario.readiness else { return };
+    step(&|next| next.readiness = None);
+    let mut change = |change: &dyn Fn(&mut Readiness)| {
+        step(&|next| next.readiness.iter_mut().for_each(change));
+    };
+    change(&|next| next.pauses.truncate(next.pauses.len().saturating_sub(1)));
+    for index in 0..readiness.pods.len() {
+        change(&|next| drop(next.pods.remove(index)));
+    }
+    for index in 0..readiness.activations.len() {
+        change(&|next| drop(next.activations.remove(index)));
+    }
+    for index in 0..readiness.pauses.len() {
+        change(&|next| {
+            next.pauses.remove(index);
+        });
+        change(&|next| next.pauses[index] = Pause::Seconds(100));
+    }
+    change(&|next| next.settings.block_admission = false);
+    change(&|next| next.settings.recovery_timeout_seconds = None);
+    change(&|next| next.settings.timestamp = RequeuingTimestamp::Creation);
+    change(&|next| next.settings.backoff_limit_count = None);
+    change(&|next| next.settings.backoff_base_seconds = 0);
+    change(&|next| next.settings.reset_after_ready_seconds = 0);
+    for index in 0..scenario.workloads.len() {
+        step(&|next| next.workloads[index].1.timeouts = None);
+        step(&|next| {
+            if let State::Holding(held) = &mut next.workloads[index].1.state {
+                held.requeue_state = None;
+            }
+        });
+    }
+    for index in 0..scenario.setup.cluster_queues.len() {
+        step(&|next| next.setup.cluster_queues[index].timeouts = Timeouts::default());
+    }
+}
 
 fn simpler_queues(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
     for index in 0..scenario.setup.cluster_queues.len() {

@@ -53,7 +53,11 @@ pub struct CheckArgs {
 impl CheckArgs {
     fn scenario(&self, seed: u64) -> Scenario {
         let bug = Bug::ALL.into_iter().find(|bug| self.plant.as_deref() == Some(bug.as_str()));
-        Scenario { planted: bug.into(), ..Scenario::random(seed, self.jobs.into()) }
+        let scenario = Scenario::random(seed, self.jobs.into());
+        match bug {
+            Some(bug) => scenario.with_mistake(bug),
+            None => scenario,
+        }
     }
 }
 

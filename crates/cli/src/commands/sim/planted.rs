@@ -79,11 +79,7 @@ pub fn run(args: &PlantedArgs) -> Outcome {
 fn search(bug: Bug, args: &PlantedArgs) -> Search {
     let mut search = Search { bug, steps: 0, scenarios: 0, found: None };
     for seed in args.seed..args.seed.saturating_add(args.seeds) {
-        let scenario = Scenario {
-            planted: Some(bug).into(),
-            ..Scenario::random(seed, args.jobs.into()).without_readiness()
-        };
-        let outcome = check(&scenario, None);
+        let outcome = check(&Scenario::random(seed, args.jobs.into()).with_mistake(bug), None);
         search.steps += outcome.steps;
         search.scenarios += 1;
         if let Some(violation) = outcome.violation {
