@@ -37,19 +37,22 @@ impl Engine {
                 }
             }
             Event::FlavorGone(name) => {
-                if durable.flavors.remove(&name).is_some() {
+                let was_there = durable.flavors.remove(&name).is_some();
+                if was_there {
                     self.on_flavor_change(&name);
                 }
             }
             Event::ClusterQueue(queue) => self.on_cluster_queue(*queue),
             Event::ClusterQueueGone(name) => {
-                if durable.cluster_queues.remove(&name).is_some() {
+                let was_there = durable.cluster_queues.remove(&name).is_some();
+                if was_there {
                     self.on_cluster_queue_change(&name);
                 }
             }
             Event::Cohort(cohort) => self.on_cohort(cohort),
             Event::CohortGone(name) => {
-                if durable.cohorts.remove(&name).is_some() {
+                let was_there = durable.cohorts.remove(&name).is_some();
+                if was_there {
                     self.on_cohort_change(&name);
                 }
             }
@@ -60,7 +63,8 @@ impl Engine {
                 }
             }
             Event::LocalQueueGone(name) => {
-                if durable.local_queues.remove(&name).is_some() {
+                let was_there = durable.local_queues.remove(&name).is_some();
+                if was_there {
                     self.on_local_queue_change(&name);
                 }
             }
@@ -71,7 +75,8 @@ impl Engine {
                 }
             }
             Event::NamespaceGone(name) => {
-                if durable.namespaces.remove(&name).is_some() {
+                let was_there = durable.namespaces.remove(&name).is_some();
+                if was_there {
                     self.on_namespace_change(&name);
                 }
             }
@@ -82,7 +87,8 @@ impl Engine {
                 }
             }
             Event::AdmissionCheckGone(name) => {
-                if durable.admission_checks.remove(&name).is_some() {
+                let was_there = durable.admission_checks.remove(&name).is_some();
+                if was_there {
                     self.on_admission_check_change(&name);
                 }
             }

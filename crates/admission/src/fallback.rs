@@ -39,9 +39,7 @@ pub(crate) fn at_reservation(
     known: Option<Box<FlavorHistory>>,
     at: Timestamp,
 ) -> Option<Box<FlavorHistory>> {
-    if queue.fallback.is_none() {
-        return None;
-    }
+    queue.fallback.as_ref()?;
     let mut history = known.map(|known| *known).unwrap_or_default();
     let has = |flavor: &FlavorName| {
         queue.resource_groups.iter().flat_map(|group| &group.flavors).any(|quotas| quotas.flavor == *flavor)
