@@ -194,8 +194,8 @@ pub(crate) struct Rare {
     pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
     pub(crate) beaten_by: Option<Uid>,
-    /// The flavors that it tried, it tried for something else than it asks for now, or in another queue. Restart: they
-    /// count on.
+    /// It tried flavors for something else than what it asks for by this time, or in another queue. Restart: they count
+    /// on.
     pub(crate) history_is_old: bool,
     /// When something becomes due by itself. Restart: worked out again.
     pub(crate) deadline: Option<Timestamp>,
