@@ -384,7 +384,7 @@ impl Engine {
         while let Some(current) = open.pop() {
             let left_for =
                 self.durable.workloads.get(current).and_then(|workload| workload.state.preemptor());
-            let beaten_by = self.track(current).and_then(|track| track.rare.beaten_by.as_ref());
+            let beaten_by = self.track(current).and_then(|track| track.rare.beaten_by.as_deref());
             for uid in left_for.into_iter().chain(beaten_by.filter(|_| current != id)) {
                 match self.durable.workloads.id(uid) {
                     Some(next) if next != id && !barred.contains(&next) => {
@@ -429,7 +429,7 @@ impl Engine {
         for beaten in &entry.beats {
             self.give_up(*beaten);
             let beaten_by = self.durable.workloads.get(entry.head.id).map(|workload| workload.uid.clone());
-            self.memory.tracks[beaten.index()].rare.beaten_by = beaten_by;
+            self.memory.tracks[beaten.index()].rare.beaten_by = beaten_by.map(Box::new);
         }
         if own.is_empty() {
             self.admit(entry, now, decisions);

@@ -193,7 +193,7 @@ pub(crate) struct Rare {
     /// What the reference would have told last; with its defects only. Restart: told again.
     pub(crate) told: Option<Told>,
     /// Who took over the room that it had won. Restart: who left for it may preempt that one again.
-    pub(crate) beaten_by: Option<Uid>,
+    pub(crate) beaten_by: Option<Box<Uid>>,
     /// It tried flavors for something else than what it asks for by this time, or in another queue. Restart: they count
     /// on.
     pub(crate) history_is_old: bool,
@@ -379,20 +379,54 @@ pub(crate) struct Holds {
     pub(crate) queued_at: Timestamp,
 }
 
-/// A write that was decided and has not ended.
+/// A write that was decided and has not ended. There may be as many as there are Workloads, so none of them is larger than it
+/// has to be.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub(crate) id: DecisionId,
     /// The state that it writes.
     pub(crate) state: State,
+    /// The version that it was sent on top of.
+    pub(crate) sent_on: SentOn,
+    /// What it gives of which cell, if it admits.
+    usage: Option<Arc<CellAmounts>>,
+    /// And of which queue.
+    queue: QueueId,
     /// It leaves the state as it is and sets `spec.active` to false.
     pub(crate) deactivates: bool,
-    /// The version that it was sent on top of; none until it is sent.
-    pub(crate) sent_on: Option<u64>,
     /// Nobody knows how it ended.
     pub(crate) unknown: bool,
+}
+
+impl UnderWay {
+    pub(crate) fn new(id: DecisionId, state: State, deactivates: bool, grant: Option<Grant>) -> Self {
+        let (queue, usage) =
+            grant.map_or((QueueId::default(), None), |grant| (grant.queue, Some(grant.usage)));
+        Self { id, state, sent_on: SentOn::NOTHING, usage, queue, deactivates, unknown: false }
+    }
+
     /// The quota that it gives, if it admits.
-    pub(crate) grant: Option<Grant>,
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        self.usage.as_ref().map(|usage| Grant { queue: self.queue, usage: usage.clone() })
+    }
+}
+
+/// The version that a write was sent on top of, or that it was not sent yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentOn(u64);
+
+impl SentOn {
+    /// It was not sent.
+    pub(crate) const NOTHING: Self = Self(u64::MAX);
+
+    pub(crate) fn version(version: u64) -> Self {
+        Self(version)
+    }
+
+    /// The version, if it was sent.
+    pub(crate) fn get(self) -> Option<u64> {
+        (self != Self::NOTHING).then_some(self.0)
+    }
 }
 
 /// Quota that is given.

@@ -458,7 +458,7 @@ impl Engine {
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
             let known = known.filter(|known| known.admission == admission).map(|known| known.usage.clone());
             let queued_at = self.queue_order_time(workload);
-            let grant = track.decision.as_ref().and_then(|write| write.grant.clone());
+            let grant = track.decision.as_ref().and_then(|write| write.grant());
             let Grant { queue: cluster, usage } = match (grant, known) {
                 (Some(grant), _) => grant,
                 (None, known) => {

@@ -7,7 +7,7 @@ use crate::decision::{Action, Decision, DecisionId, PendingWrite};
 use crate::engine::Engine;
 use crate::event::Outcome;
 use crate::ids::WorkloadId;
-use crate::memory::{Grant, Refused, Stale, UnderWay};
+use crate::memory::{Grant, Refused, SentOn, Stale, UnderWay};
 
 /// For how long a conflict is taken to mean that a newer version is on its way.
 const STALE_SECONDS: i64 = 5;
@@ -34,8 +34,7 @@ impl Engine {
         };
         let admits = grant.is_some();
         let deactivates = action == Action::Deactivate;
-        let write =
-            Box::new(UnderWay { id: decision, state, deactivates, sent_on: None, unknown: false, grant });
+        let write = Box::new(UnderWay::new(decision, state, deactivates, grant));
         self.memory.under_way.insert(decision, id);
         let track = &mut self.memory.tracks[id.index()];
         let slot = if action.is_diagnostic() { &mut track.rare.report } else { &mut track.decision };
@@ -71,7 +70,7 @@ impl Engine {
         if let Some(state) = report {
             write.state = state;
         }
-        write.sent_on = Some(workload.version);
+        write.sent_on = SentOn::version(workload.version);
         Some(PendingWrite {
             version: workload.version,
             generation: workload.generation,
@@ -107,7 +106,7 @@ impl Engine {
             |write: &UnderWay| outcome == Outcome::Unknown || (outcome == Outcome::Conflict && write.unknown);
         if let Some(write) = slot.as_mut().filter(|write| settled_by_watch(write)) {
             write.unknown = true;
-            if write.sent_on.is_none_or(|version| workload.version <= version) {
+            if write.sent_on.get().is_none_or(|version| workload.version <= version) {
                 return;
             }
         }
@@ -128,7 +127,7 @@ impl Engine {
             }
             Outcome::Unknown => {}
             Outcome::Conflict | Outcome::Void => {
-                if write.sent_on.is_some_and(|version| version >= workload.version) {
+                if write.sent_on.get().is_some_and(|version| version >= workload.version) {
                     let until = now.plus_seconds(STALE_SECONDS);
                     track.rare.stale = Some(Stale { version: workload.version, until });
                 }
@@ -164,7 +163,7 @@ impl Engine {
         let report = track.rare.get_mut().map(|rare| &mut rare.report);
         let mut voided = Vec::new();
         for under_way in report.into_iter().chain([&mut track.decision]) {
-            let void = under_way.as_ref().is_some_and(|write| match write.sent_on {
+            let void = under_way.as_ref().is_some_and(|write| match write.sent_on.get() {
                 None => differs,
                 Some(version) => write.unknown && newer.version > version,
             });
