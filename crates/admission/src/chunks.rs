@@ -2,8 +2,9 @@
 
 use std::ops::{Index, IndexMut};
 
-/// How many elements are next to each other.
-const PART: usize = 1024;
+/// How many elements are next to each other: so many that what an allocator adds to each part, up to 64 KiB, is little for an
+/// element.
+const PART: usize = 4096;
 
 /// A list in parts. What grows to hundreds of thousands is neither copied nor twice in memory while it grows.
 #[derive(Clone, Debug)]
