@@ -11,17 +11,17 @@ const JOBS: usize = 80;
 
 /// The seed at which each is found, and the sentence.
 const FOUND: [(Bug, u64, &str); 12] = [
-    (Bug::QuotaLeakedOnConflict, 5, "L4"),
+    (Bug::QuotaLeakedOnConflict, 5, "L5"),
     (Bug::WakeUpLost, 1, "L4"),
-    (Bug::DoubleAdmissionAfterRestart, 2, "S1"),
+    (Bug::DoubleAdmissionAfterRestart, 1, "S1"),
     (Bug::VictimReleasedTwice, 1, "S1"),
-    (Bug::HoldForgotten, 1, "S6"),
+    (Bug::HoldForgotten, 3, "S6"),
     (Bug::StaleLeaderWrites, 1, "S14"),
     (Bug::TemplateNotRestored, 4, "G2"),
-    (Bug::TerminatingPodsNotCounted, 1, "S1"),
-    (Bug::BackoffIgnored, 1, "S10"),
-    (Bug::CountLost, 1, "S11"),
-    (Bug::DeadlineLost, 1, "L5"),
+    (Bug::TerminatingPodsNotCounted, 2, "S1"),
+    (Bug::BackoffIgnored, 2, "S10"),
+    (Bug::CountLost, 2, "S11"),
+    (Bug::DeadlineLost, 2, "L5"),
     (Bug::DeactivationForgotten, 1, "S11"),
 ];
 
