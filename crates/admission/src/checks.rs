@@ -91,28 +91,28 @@ pub(crate) fn told(answers: &[&CheckAnswer]) -> String {
 fn deactivated(held: Held<'_>, rejected: &[&CheckAnswer]) -> (Action, State) {
     let reason = EvictionReason::DeactivatedDueToAdmissionCheck;
     let message = format!("An admission check rejected the Workload: {}", told(rejected));
-    evicted(held, reason, message, held.reservation.requeue_state.as_deref().copied().unwrap_or_default())
+    evicted(held, reason, message, None)
 }
 
 /// The delays that checks ask for run from their answers; none takes one away that lasts longer.
 fn sent_back(held: Held<'_>, retries: &[&CheckAnswer]) -> (Action, State) {
-    let known = held.reservation.requeue_state.as_deref().copied().unwrap_or_default();
     let until = |answer: &&CheckAnswer| Some(answer.at.plus_seconds(answer.requeue_after_seconds?));
     let asked = retries.iter().filter_map(until).filter(|until| *until > held.at).max();
     let message = format!("An admission check asks to try again later: {}", told(retries));
-    let state = RequeueState { requeue_at: known.requeue_at.max(asked), ..known };
-    evicted(held, EvictionReason::AdmissionCheck, message, state)
+    evicted(held, EvictionReason::AdmissionCheck, message, asked)
 }
 
 fn evicted(
     held: Held<'_>,
     reason: EvictionReason,
     message: String,
-    requeue_state: RequeueState,
+    not_before: Option<Timestamp>,
 ) -> (Action, State) {
-    let Held { policy, reservation, at, .. } = held;
+    let Held { durable, policy, reservation, at, .. } = held;
     let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
-    let left = leaving(reservation, policy.readiness, at);
-    let reservation = Reservation { requeue_state: requeue_state.noted(), ..left };
+    let left = leaving(durable, reservation, policy.readiness, at);
+    let known = left.requeue_state.as_deref().copied().unwrap_or_default();
+    let requeue_state = RequeueState { requeue_at: known.requeue_at.max(not_before), ..known }.noted();
+    let reservation = Reservation { requeue_state, ..left };
     (Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction)))
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use gangway_model::Timestamp;
+use gangway_model::planted::Bug;
 use gangway_model::queues::ReclaimWithinCohort;
 use gangway_model::reasons::PendingReason;
 use gangway_model::workload::{Admission, State, Workload};
@@ -84,13 +85,13 @@ impl Engine {
         budget: usize,
         decisions: &mut Vec<Decision>,
     ) -> bool {
-        let Some(heads) = self.take_heads(blocked) else { return false };
+        let Some(mut heads) = self.take_heads(blocked) else { return false };
         self.memory.work.cycles += 1;
+        // Who leaves keeps nothing from anybody: all others are judged without it.
+        heads.retain(|(queue, head)| !self.begins_again(*queue, head, now, budget, decisions));
         let mut entries: Vec<Entry> = Vec::with_capacity(heads.len());
         for (queue, head) in heads {
-            if !self.begins_again(queue, &head, now, budget, decisions) {
-                self.nominate(queue, head, &mut entries);
-            }
+            self.nominate(queue, head, &mut entries);
         }
         // Entries are large, their order is not.
         let mut order: Vec<_> = entries.iter().map(Entry::order).zip(0..).collect();
@@ -180,7 +181,9 @@ impl Engine {
         let is_stale = self.track(head.id).is_some_and(|track| track.rare.stale.is_some());
         let Some(need) = self.need(queue, head).filter(|_| !is_stale) else { return false };
         let State::Pending(pending) = &workload.state else { return false };
-        if !need.has_given_up_all(&self.memory.ledger, queue) {
+        let has_given_up_one = pending.history.iter().any(|history| history.exhausted().next().is_some());
+        let is_mistaken = has_given_up_one && self.planted.is(Bug::UntriedFlavorGivenUp);
+        if !need.has_given_up_all(&self.memory.ledger, queue) && !is_mistaken {
             return false;
         }
         if decisions.len() < budget {

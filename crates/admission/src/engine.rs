@@ -1,5 +1,7 @@
 //! The engine: events in, decisions out.
 
+use std::cmp::Reverse;
+
 use gangway_model::planted::Planted;
 use gangway_model::queues::QueueCounts;
 use gangway_model::readiness::WaitForPodsReady;
@@ -248,7 +250,27 @@ impl Engine {
             rare.history_is_old = false;
         }
         let (action, state) = due?;
+        if matches!(action, Action::LetStart(_))
+            && let Some(first) = self.first_to_start(now).filter(|first| *first != id)
+        {
+            // It is its turn when the other has started.
+            return self.decide_due(first, now);
+        }
         Some(self.book(id, action, state))
+    }
+
+    /// Who of those who have quota and wait for nothing else starts first, where only one may at a time: the highest
+    /// priority, then who has waited longest.
+    fn first_to_start(&self, now: Timestamp) -> Option<WorkloadId> {
+        let may_start = |id: &WorkloadId| {
+            let workload = self.durable.workloads.get(*id)?;
+            self.track(*id).filter(|track| track.may_decide())?;
+            let (action, _) = lifecycle::due(&self.durable, self.policy(), workload, now)?;
+            let reserved_at = workload.state.reservation()?.reserved_at;
+            let order = (Reverse(workload.priority), reserved_at, workload.uid.clone());
+            matches!(action, Action::LetStart(_)).then_some((order, *id))
+        };
+        self.memory.reserving.iter().filter_map(may_start).min().map(|(_, id)| id)
     }
 
     pub(crate) fn touch(&mut self, id: WorkloadId) {

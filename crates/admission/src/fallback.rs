@@ -49,15 +49,22 @@ pub(crate) fn at_reservation(
     history.noted()
 }
 
-/// What is written down of the flavors of somebody who is told to leave: their time stops.
-pub(crate) fn at_eviction(reservation: &Reservation, at: Timestamp) -> Option<Box<FlavorHistory>> {
-    let mut history = reservation.history.clone()?;
+/// What is written down of the flavors of somebody who is told to leave: their time stops. It ran from the reservation on,
+/// even if the rules came later.
+pub(crate) fn at_eviction(
+    durable: &Durable,
+    reservation: &Reservation,
+    at: Timestamp,
+) -> Option<Box<FlavorHistory>> {
+    let has_rules = strategy(durable, &reservation.admission.cluster_queue).is_some();
+    let known = reservation.history.as_deref().cloned();
+    let mut history = known.or_else(|| has_rules.then(FlavorHistory::default))?;
     if reservation.waits_for_start() {
         for flavor in reservation.admission.flavors() {
             history.take_away(flavor, reservation.reserved_at, at);
         }
     }
-    Some(history)
+    history.noted()
 }
 
 /// Whether every flavor of an admission has a time of its own: then the general one rests.
@@ -133,9 +140,9 @@ fn gives_up(
     trigger: FallbackTrigger,
     message: String,
 ) -> (Action, State) {
-    let Held { policy, reservation, at, .. } = held;
+    let Held { durable, policy, reservation, at, .. } = held;
     let reason = EvictionReason::FlavorFallback;
-    let mut left = leaving(reservation, policy.readiness, at);
+    let mut left = leaving(durable, reservation, policy.readiness, at);
     let mut history = left.history.take().unwrap_or_default();
     flavors.iter().for_each(|flavor| history.give_up(flavor, trigger));
     left.history = Some(history);

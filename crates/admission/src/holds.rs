@@ -233,15 +233,28 @@ impl Engine {
         now: Timestamp,
     ) -> Option<(Action, State)> {
         let preemptor = self.durable.workloads.get(sentence.preemptor)?;
-        lifecycle::preempted(workload, preemptor, sentence.reason, self.readiness.as_ref(), now)
+        let readiness = self.readiness.as_ref();
+        lifecycle::preempted(&self.durable, workload, preemptor, sentence.reason, readiness, now)
     }
 
     /// Something about a victim has changed: perhaps when the room of its preemptor is no longer kept.
     pub(crate) fn watch_preemptor_of(&mut self, victim: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(victim) else { return };
         let preemptor = workload.state.preemptor().and_then(|uid| self.durable.workloads.id(uid));
-        if let Some(preemptor) = preemptor {
-            self.watch_preemptor(preemptor);
+        let is_victim = is_victim(&workload.state);
+        match preemptor {
+            Some(preemptor) if is_victim => self.watch_preemptor(preemptor),
+            // Who has quota again frees nothing for anybody.
+            Some(preemptor) => self.follow_hold(preemptor),
+            None => {}
+        }
+    }
+
+    /// Works out again until when the room of a preemptor is kept.
+    fn follow_hold(&mut self, preemptor: WorkloadId) {
+        if self.memory.tracks[preemptor.index()].is_preemptor {
+            self.note_victims_left(preemptor);
+            self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
         }
     }
 
@@ -250,8 +263,7 @@ impl Engine {
         if !self.memory.tracks[preemptor.index()].is_preemptor {
             return;
         }
-        self.note_victims_left(preemptor);
-        self.set_deadline(preemptor, Timestamp::from_nanos(i64::MIN));
+        self.follow_hold(preemptor);
         // Its queue may have moved to another tree since, in which nobody has left.
         let queue = self.memory.tracks[preemptor.index()].place.map(|place| place.queue);
         if let Some(queue) = queue.filter(|_| self.rules.hold && !self.waits_for_victims(preemptor)) {

@@ -84,7 +84,9 @@ pub(crate) fn due(
         State::Evicting(reservation, eviction) => {
             let gone = has_left(durable, workload, reservation, eviction, now);
             gone.then(|| {
-                (Action::Release(eviction.reason), released(durable, workload, reservation, eviction, at))
+                let mut pending = released(durable, workload, reservation, eviction, at);
+                pending.history = pending.history.filter(|_| !policy.planted.is(Bug::HistoryLost));
+                (Action::Release(eviction.reason), State::Pending(pending))
             })
         }
         State::Pending(pending) if fallback::is_being_deactivated(pending) => {
@@ -129,19 +131,20 @@ fn told_to_leave(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, policy, workload, reservation, at } = held;
     let (reason, message) = eviction(durable, policy.rules, workload, reservation)?;
     let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
-    let reservation = leaving(reservation, policy.readiness, at);
+    let reservation = leaving(durable, reservation, policy.readiness, at);
     Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
 }
 
 /// The reservation of somebody who is told to leave: the time of its flavors stops, and its checks are asked anew. One
 /// condition tells of evictions: the new one takes the place of the past one.
 pub(crate) fn leaving(
+    durable: &Durable,
     reservation: &Reservation,
     readiness: Option<&WaitForPodsReady>,
     at: Timestamp,
 ) -> Reservation {
     let requeue_state = readiness::kept_count(reservation, readiness, at);
-    let history = fallback::at_eviction(reservation, at);
+    let history = fallback::at_eviction(durable, reservation, at);
     let asked_again = |checks: &CheckAnswers| {
         CheckAnswers(checks.0.iter().cloned().map(|answer| answer.asked_again(at)).collect())
     };
@@ -201,7 +204,8 @@ fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)>
 fn flip_to_admitted(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, policy, workload, reservation, at } = held;
     let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
-    if reservation.admitted_at.is_some() || policy.is_blocked || !checks::agree(queue, reservation) {
+    let agree = checks::agree(queue, reservation) || policy.planted.is(Bug::CheckIgnored);
+    if reservation.admitted_at.is_some() || policy.is_blocked || !agree {
         return None;
     }
     let mut reservation = Reservation { admitted_at: Some(at), ..reservation.clone() };
@@ -248,6 +252,7 @@ fn eviction(
 
 /// A holder of quota has to leave for another.
 pub(crate) fn preempted(
+    durable: &Durable,
     workload: &Workload,
     preemptor: &Workload,
     reason: PreemptionReason,
@@ -268,7 +273,7 @@ pub(crate) fn preempted(
     let at = now.whole_second();
     let why = EvictionReason::Preempted;
     let eviction = Eviction { reason: why, message, at, preemption: Some(preemption.clone()), overdue: None };
-    let reservation = leaving(reservation, readiness, at);
+    let reservation = leaving(durable, reservation, readiness, at);
     Some((Action::Evict(why, Some(preemption)), State::Evicting(reservation, Box::new(eviction))))
 }
 
@@ -298,7 +303,7 @@ fn released(
     reservation: &Reservation,
     eviction: &Eviction,
     at: Timestamp,
-) -> State {
+) -> Pending {
     let (reason, message) = match durable.standing(workload) {
         Some(standing) => (standing.reason, standing.message),
         None => {
@@ -307,7 +312,7 @@ fn released(
             (PendingReason::PendingEvaluation, format!("The Workload has left and {when}"))
         }
     };
-    State::Pending(Pending {
+    Pending {
         waiting: Some(Waiting { reason, message: message.into(), since: at }),
         evicted: Some(Box::new(Eviction { overdue: None, ..eviction.clone() })),
         requeued: Some(Requeued {
@@ -318,7 +323,7 @@ fn released(
         requeue_state: reservation.requeue_state.clone(),
         checks: reservation.checks.clone(),
         history: reservation.history.clone(),
-    })
+    }
 }
 
 /// Why a Workload that was kept out of the queue may enter it again, if it may. That a time is over is not written down by
@@ -440,6 +445,10 @@ pub(crate) fn reserved(
         reservation.checks =
             checks::at_reservation(&queue.admission_checks, admission, checks.as_deref(), at);
         reservation.history = fallback::at_reservation(queue, admission, history, at);
+        if policy.planted.is(Bug::FallbackTimeLost) {
+            let tried = reservation.history.iter_mut().flat_map(|history| &mut history.0);
+            tried.for_each(|attempt| attempt.accumulated_seconds = 0);
+        }
         let may_run = checks::agree(queue, &reservation) && !policy.is_blocked;
         reservation.admitted_at = may_run.then_some(at);
     }

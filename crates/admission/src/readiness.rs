@@ -201,6 +201,6 @@ pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
         (reason, message, reservation.requeue_state.clone())
     };
     let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
-    let reservation = Reservation { requeue_state, ..leaving(reservation, Some(settings), at) };
+    let reservation = Reservation { requeue_state, ..leaving(durable, reservation, Some(settings), at) };
     Some((Action::Evict(reason, None), State::Evicting(reservation, Box::new(eviction))))
 }

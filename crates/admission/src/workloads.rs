@@ -8,7 +8,7 @@ use gangway_model::queues::{LocalQueue, StopPolicy};
 use gangway_model::readiness::RequeuingTimestamp;
 use gangway_model::reasons::EvictionReason;
 use gangway_model::workload::{Reservation, State, Workload};
-use gangway_model::{Timestamp, Uid};
+use gangway_model::{FlavorName, Timestamp, Uid};
 
 use crate::chunks::Chunks;
 use crate::durable::Durable;
@@ -87,7 +87,7 @@ impl Engine {
             self.take_back_quota(&workload);
         }
         let local = self.intern(&mut workload);
-        let excluded = fallback::excluded(&self.durable, &workload);
+        let excluded = self.excluded(&workload);
         let (shape, pod_sets) = self.memory.shapes.acquire(workload.priority, &workload.pod_sets, &excluded);
         workload.pod_sets = pod_sets;
         let id = self.durable.workloads.insert(number, *workload);
@@ -109,11 +109,19 @@ impl Engine {
         self.watch_preemptor_of(id);
     }
 
+    /// The flavors that a Workload does not try any more.
+    fn excluded(&self, workload: &Workload) -> Vec<FlavorName> {
+        if self.planted.is(Bug::ExhaustedFlavorTried) {
+            return Vec::new();
+        }
+        fallback::excluded(&self.durable, workload)
+    }
+
     /// Gives a Workload the shape that it has now that other flavors are given up, or the rules for that have changed.
     pub(crate) fn reshape(&mut self, id: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(id) else { return };
         let old = self.memory.tracks[id.index()].shape;
-        let excluded = fallback::excluded(&self.durable, workload);
+        let excluded = self.excluded(workload);
         if *self.memory.shapes.excluded(old) == *excluded {
             return;
         }
@@ -492,12 +500,12 @@ impl Engine {
             .workloads
             .get(id)
             .filter(|workload| !workload.deleting && !matches!(workload.state, State::Evicting(..)));
-        let held = live.and_then(|workload| {
-            let decided = self.track(id)?.decision.as_ref().map(|write| &write.state);
-            workload.state.reservation().or_else(|| decided?.reservation())
-        });
-        let starts = held.is_some_and(Reservation::is_starting);
-        let reserves = held.is_some_and(|held| held.admitted_at.is_none());
+        let known = live.and_then(|workload| workload.state.reservation());
+        let decision = live.and_then(|_| self.track(id)?.decision.as_ref());
+        let decided = decision.and_then(|write| write.state.reservation());
+        // That it starts counts from the decision on, and that it has started when it is written down.
+        let starts = [known, decided].into_iter().flatten().any(Reservation::is_starting);
+        let reserves = known.or(decided).is_some_and(|held| held.admitted_at.is_none());
         let was_blocked = self.is_blocked();
         let Memory { starting, reserving, .. } = &mut self.memory;
         for (set, is_member) in [(starting, starts), (reserving, reserves)] {

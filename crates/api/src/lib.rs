@@ -8,6 +8,7 @@ pub mod manifests;
 pub mod names;
 pub mod pods;
 pub mod records;
+pub mod scheduler_config;
 mod strict;
 pub mod time;
 mod yaml;

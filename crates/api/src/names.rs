@@ -58,8 +58,7 @@ pub const ANY_FLAVOR: &str = "*";
 pub const DEFAULT_NAME: &str = "default";
 /// The pod set of a job that has only one.
 pub const MAIN_POD_SET: &str = "main";
-/// The name under which our pod scheduler is asked for.
-pub const SCHEDULER_NAME: &str = "gangway";
+pub use gangway_model::scheduling::SCHEDULER_NAME;
 /// The field manager of what the controllers write.
 pub const FIELD_MANAGER: &str = "gangway";
 

@@ -160,11 +160,10 @@ impl World {
             garbage.await;
         });
         self.start_admission(self.options.clock.clone());
-        let scheduler_names = vec![DEFAULT_SCHEDULER_NAME.to_owned(), SCHEDULER_NAME.to_owned()];
         let placement = pods::run(
             self.api.client_named("gangway-scheduler"),
             self.options.clock.clone(),
-            pods::Options { scheduler_names, ..pods::Options::default() },
+            pods::Options::named(&[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME]),
         );
         self.tasks.spawn(reporting("the pod scheduler", placement, self.report.clone()));
     }

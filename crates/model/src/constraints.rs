@@ -1,6 +1,6 @@
-//! Where pods may run: node selectors, node affinity, taints and tolerations.
+//! Where pods may run, and where they would rather: node selectors, node affinity, taints and tolerations, spreading, ports.
 
-use crate::selector::{Labels, Requirement};
+use crate::selector::{LabelSelector, Labels, Requirement};
 
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,6 +119,70 @@ impl Constraints {
     }
 }
 
+/// A term of a preferred node affinity, and how much it counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PreferredTerm {
+    /// What a node that matches gains, 1 to 100.
+    pub weight: i32,
+    /// Which nodes match. A term without any requirement matches none.
+    pub term: NodeSelectorTerm,
+}
+
+/// How evenly pods are to be spread over the values of a node label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpreadConstraint {
+    /// By how many pods a domain may be ahead of the emptiest one; at least 1.
+    pub max_skew: i32,
+    /// The node label whose values are the domains.
+    pub topology_key: String,
+    /// Whether nodes are ruled out (`DoNotSchedule`), or only ranked (`ScheduleAnyway`).
+    pub is_hard: bool,
+    /// Which pods of the same namespace count; an empty selector counts none, unless `match_label_keys` narrow it.
+    pub selector: LabelSelector,
+    /// Only pods with the same values of these labels as the pod itself count; keys that the pod lacks are left out.
+    pub match_label_keys: Vec<String>,
+    /// With fewer domains than this the emptiest one counts as empty; none is 1.
+    pub min_domains: Option<i32>,
+    /// Whether nodes that the pod's node selector and affinity exclude do not count.
+    pub node_affinity_honored: bool,
+    /// Whether nodes with taints that the pod does not tolerate do not count.
+    pub node_taints_honored: bool,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// A port of the node that a pod takes for itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// The address of the node on which it listens; `0.0.0.0` is all of them.
+    pub ip: String,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The port, never 0.
+    pub port: i32,
+}
+
+impl HostPort {
+    /// The address that stands for all addresses of a node.
+    pub const ANY_IP: &str = "0.0.0.0";
+
+    /// Whether both cannot be had on one node.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
+        let same_ip = self.ip == other.ip || self.ip == Self::ANY_IP || other.ip == Self::ANY_IP;
+        same_ip && self.protocol == other.protocol && self.port == other.port
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +256,22 @@ mod tests {
             Constraints { affinity: Some(vec![term, NodeSelectorTerm::default()]), ..Default::default() };
         assert!(constraints.accept_node("n", &labels(&[("zone", "a")])));
         assert!(!constraints.accept_node("n", &labels(&[("zone", "b")])));
+    }
+
+    #[test]
+    fn ports_clash_on_the_same_or_on_any_address() {
+        let port = |ip: &str, protocol, port| HostPort { ip: ip.to_owned(), protocol, port };
+        let taken = port("10.0.0.1", Protocol::Tcp, 80);
+        let table = [
+            (port("10.0.0.1", Protocol::Tcp, 80), true),
+            (port(HostPort::ANY_IP, Protocol::Tcp, 80), true),
+            (port("10.0.0.2", Protocol::Tcp, 80), false),
+            (port("10.0.0.1", Protocol::Udp, 80), false),
+            (port("10.0.0.1", Protocol::Tcp, 81), false),
+        ];
+        for (wanted, expected) in table {
+            assert_eq!(wanted.conflicts_with(&taken), expected, "{wanted:?}");
+            assert_eq!(taken.conflicts_with(&wanted), expected, "{wanted:?}, the other way round");
+        }
     }
 }

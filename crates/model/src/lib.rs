@@ -16,6 +16,7 @@ pub mod queues;
 pub mod readiness;
 pub mod reasons;
 mod requests;
+pub mod scheduling;
 pub mod selector;
 mod time;
 mod uid;

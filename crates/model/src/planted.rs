@@ -27,11 +27,21 @@ pub enum Bug {
     DeadlineLost,
     /// Who may not be sent back any more has to leave, and stays active.
     DeactivationForgotten,
+    /// What was tried is forgotten with the eviction.
+    HistoryLost,
+    /// A flavor that was given up is tried like any other.
+    ExhaustedFlavorTried,
+    /// With each assignment the time of all flavors begins anew.
+    FallbackTimeLost,
+    /// Who has given up one flavor counts as having given up all.
+    UntriedFlavorGivenUp,
+    /// Who has quota is admitted although a check has not answered.
+    CheckIgnored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 17] = [
         Self::QuotaLeakedOnConflict,
         Self::WakeUpLost,
         Self::DoubleAdmissionAfterRestart,
@@ -44,6 +54,11 @@ impl Bug {
         Self::CountLost,
         Self::DeadlineLost,
         Self::DeactivationForgotten,
+        Self::HistoryLost,
+        Self::ExhaustedFlavorTried,
+        Self::FallbackTimeLost,
+        Self::UntriedFlavorGivenUp,
+        Self::CheckIgnored,
     ];
 
     /// Its name.
@@ -61,6 +76,11 @@ impl Bug {
             Self::CountLost => "count-lost",
             Self::DeadlineLost => "deadline-lost",
             Self::DeactivationForgotten => "deactivation-forgotten",
+            Self::HistoryLost => "history-lost",
+            Self::ExhaustedFlavorTried => "exhausted-flavor-tried",
+            Self::FallbackTimeLost => "fallback-time-lost",
+            Self::UntriedFlavorGivenUp => "untried-flavor-given-up",
+            Self::CheckIgnored => "check-ignored",
         }
     }
 
@@ -69,6 +89,18 @@ impl Bug {
         matches!(
             self,
             Self::BackoffIgnored | Self::CountLost | Self::DeadlineLost | Self::DeactivationForgotten
+        )
+    }
+
+    /// Whether it can only show where flavors are given up and checks are asked.
+    pub fn is_about_fallbacks(self) -> bool {
+        matches!(
+            self,
+            Self::HistoryLost
+                | Self::ExhaustedFlavorTried
+                | Self::FallbackTimeLost
+                | Self::UntriedFlavorGivenUp
+                | Self::CheckIgnored
         )
     }
 }

@@ -59,7 +59,7 @@ impl Requirement {
 }
 
 /// Selects objects by their labels: all requirements must hold. Without any it selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSelector {
     /// Conditions, all of which must hold.
     pub requirements: Vec<Requirement>,

@@ -1,12 +1,11 @@
 //! Is the scheduler's state sound? Every invariant, slowly, for tests and diagnosis.
 
-use std::collections::BTreeMap;
-
 use gangway_model::{NodeName, Uid};
 
-use crate::nodes::Usage;
-use crate::queue::ShapeId;
-use crate::{Place, Scheduler, filters};
+use crate::Scheduler;
+use crate::cluster::{Stage, Usage};
+use crate::judged;
+use crate::queue::Place;
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,21 +13,24 @@ pub enum Violation {
     /// The books of a node differ from the pods on it.
     #[error("what is taken of node {0} is not the sum of its pods")]
     Books(NodeName),
-    /// A pod says that it is in a line or in backoff, and is not there, or the other way round.
+    /// The books of spreading differ from the pods.
+    #[error("pods that count where others are spread are counted wrongly")]
+    Tallies,
+    /// A pod says that it waits and is not in the queue, or the other way round.
     #[error("pod {0} is not where it says it is")]
     Misplaced(Uid),
-    /// A line's indexes do not fit its state.
-    #[error("a line of pending pods is filed wrongly")]
-    Misfiled,
-    /// A pod waits although a node could take it.
-    #[error("pod {pod} waits although node {node} could take it")]
+    /// The queue itself is not sound.
+    #[error("the queue: {0}")]
+    Queue(String),
+    /// Everybody of a kind waits although a node could take one of them.
+    #[error("pod {pod} waits although node {node} could take it, and nobody like it is about to be tried")]
     LostWakeUp {
-        /// The first pod that waits.
+        /// A pod that waits.
         pod: Uid,
         /// The node.
         node: NodeName,
     },
-    /// A binding is in flight of which no pod knows.
+    /// A write is in flight of which no pod knows.
     #[error("decision {0} is in flight for a pod that does not wait for it")]
     StrayDecision(u64),
 }
@@ -42,76 +44,84 @@ impl Scheduler {
     pub fn check(&self) -> Result<(), Violation> {
         self.check_books()?;
         self.check_places()?;
-        self.check_lines()?;
-        self.check_decisions()
+        self.check_decisions()?;
+        self.check_wake_ups()?;
+        self.queue.check().map_err(|violation| Violation::Queue(violation.to_string()))
     }
 
     fn check_books(&self) -> Result<(), Violation> {
-        let mut expected: BTreeMap<NodeName, Usage> = BTreeMap::new();
-        for entry in self.pods.values() {
-            if let Some(node) = entry.place.node() {
-                expected.entry(node.clone()).or_default().add(&entry.shape);
+        for (index, node) in self.cluster.books() {
+            let mut expected = Usage::default();
+            for id in &node.pods {
+                let placed = self.cluster.pods.get(*id).is_some_and(|pod| pod.node == Some(index));
+                if let Some(shape) = self.cluster.shape_of(*id).filter(|_| placed) {
+                    expected.add(shape);
+                }
+            }
+            if expected.normalized() != node.usage.clone().normalized() {
+                return Err(Violation::Books(node.record.name.clone()));
             }
         }
-        let found = self.nodes.usages();
-        let names = expected.keys().chain(found.keys());
-        let wrong = names.into_iter().find(|name| expected.get(*name) != found.get(*name));
-        wrong.map_or(Ok(()), |name| Err(Violation::Books(name.clone())))
+        let placed = self.cluster.pods.iter().filter_map(|(_, pod)| Some((pod.node?, &*pod.record)));
+        if self.cluster.topology.is_sound(placed) { Ok(()) } else { Err(Violation::Tallies) }
     }
 
     fn check_places(&self) -> Result<(), Violation> {
-        let mut lines: BTreeMap<&Uid, ShapeId> = BTreeMap::new();
-        for (id, line) in self.queue.lines() {
-            for position in &line.pods {
-                if lines.insert(position.uid(), id).is_some() {
-                    return Err(Violation::Misplaced(position.uid().clone()));
+        for (id, pod) in self.cluster.pods.iter() {
+            let place = self.queue.place(id);
+            let sound = match pod.stage {
+                Stage::Waiting => {
+                    let waits = place.is_some_and(|place| !matches!(place, Place::Decided | Place::InFlight));
+                    pod.node.is_none() && waits
                 }
-            }
-        }
-        let backoffs: BTreeMap<_, _> = self.queue.backoffs().map(|(until, uid)| (uid, until)).collect();
-        for (uid, entry) in &self.pods {
-            let (in_line, in_backoff) = (lines.remove(uid), backoffs.get(uid));
-            let sound = match &entry.place {
-                Place::Queued(id) => in_line == Some(*id) && in_backoff.is_none(),
-                Place::BackingOff(until) => in_line.is_none() && in_backoff == Some(&until),
-                _ => in_line.is_none() && in_backoff.is_none(),
+                Stage::Preempting(_) => pod.node.is_none() && place == Some(Place::InFlight),
+                Stage::Assumed(_) => pod.node.is_some() && place == Some(Place::Decided),
+                Stage::Bound => pod.node.is_some() && place.is_none(),
             };
             if !sound {
-                return Err(Violation::Misplaced(uid.clone()));
-            }
-        }
-        let stray =
-            lines.keys().copied().chain(backoffs.keys().copied().filter(|u| !self.pods.contains_key(*u)));
-        stray.into_iter().next().map_or(Ok(()), |uid| Err(Violation::Misplaced(uid.clone())))
-    }
-
-    fn check_lines(&self) -> Result<(), Violation> {
-        let mut ready = 0;
-        for (id, line) in self.queue.lines() {
-            let first = line.pods.first().ok_or(Violation::Misfiled)?;
-            if !line.unreported.is_subset(&line.pods) {
-                return Err(Violation::Misfiled);
-            }
-            if line.parked.is_none() {
-                ready += 1;
-                if !self.queue.is_ready(id, first) {
-                    return Err(Violation::Misfiled);
-                }
-            } else if let Some(node) = self.nodes.all().into_iter().find(|n| filters::fits(&line.shape, n)) {
-                let (pod, node) = (first.uid().clone(), node.record.name.clone());
-                return Err(Violation::LostWakeUp { pod, node });
-            }
-        }
-        if ready == self.queue.ready_count() { Ok(()) } else { Err(Violation::Misfiled) }
-    }
-
-    fn check_decisions(&self) -> Result<(), Violation> {
-        for (id, uid) in &self.in_flight {
-            let entry = self.pods.get(uid).ok_or(Violation::StrayDecision(id.0))?;
-            if !matches!(&entry.place, Place::Assumed { decision, .. } if decision == id) {
-                return Err(Violation::StrayDecision(id.0));
+                return Err(Violation::Misplaced(pod.record.uid.clone()));
             }
         }
         Ok(())
+    }
+
+    fn check_decisions(&self) -> Result<(), Violation> {
+        for (decision, flight) in &self.in_flight {
+            let stage = self.cluster.pods.get(flight.attempt.pod()).map(|pod| pod.stage);
+            let expected = [Stage::Assumed(*decision), Stage::Preempting(*decision)];
+            if !stage.is_some_and(|stage| expected.contains(&stage)) {
+                return Err(Violation::StrayDecision(decision.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// No kind of pod waits for something to happen while a node could take one, unless one of them is about to be tried.
+    fn check_wake_ups(&self) -> Result<(), Violation> {
+        for (_, pod) in self.cluster.pods.iter().filter(|(_, pod)| pod.stage == Stage::Waiting) {
+            let Some(id) = self.cluster.pods.find(&pod.record.uid) else { continue };
+            let is_parked = matches!(self.queue.place(id), Some(Place::Unschedulable { .. }));
+            let shape =
+                self.cluster.shapes.get(pod.shape).filter(|shape| is_parked && shape.spread.is_empty());
+            let Some((shape, profile)) = shape.and_then(|s| Some((s, self.profiles.get(s.profile)?))) else {
+                continue;
+            };
+            if self.is_one_about_to_be_tried(pod.shape) {
+                continue;
+            }
+            for (_, node) in self.cluster.present().filter(|(_, node)| node.nominated.is_empty()) {
+                if judged::verdicts(profile, shape, &[node]) == [None] {
+                    let (pod, node) = (pod.record.uid.clone(), node.record.name.clone());
+                    return Err(Violation::LostWakeUp { pod, node });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_one_about_to_be_tried(&self, shape: crate::ids::ShapeId) -> bool {
+        self.cluster.pods.iter().filter(|(_, pod)| pod.shape == shape).any(|(id, _)| {
+            matches!(self.queue.place(id), Some(Place::Active | Place::Backoff { .. } | Place::InFlight))
+        })
     }
 }

@@ -1,197 +1,295 @@
 //! How does news change the state?
 //!
-//! Every change that frees room or changes a node looks at the parked lines and wakes those that it
-//! helps, so no pod is ever looked at because time has passed.
+//! Every change is told to the queue as what happened, and wakes those whom it may help; no pod is looked at only because time has
+//! passed.
 
 use std::sync::Arc;
 
 use gangway_model::{NodeName, Timestamp, Uid};
 
+use crate::cluster::Stage;
+use crate::framework::{Actions, Change, ClusterEvent, Happening, PluginId, PluginSet, Resource};
+use crate::ids::{NodeIndex, PodId};
+use crate::queue::{Arrival, Attempt, Place};
 use crate::records::{NodeRecord, PodRecord};
 use crate::shapes::Shape;
-use crate::{DecisionId, Event, Outcome, Place, PodEntry, Scheduler, filters};
-
-/// The wait after a first failed binding; each further failure doubles it.
-const FIRST_BACKOFF_SECONDS: i64 = 1;
-/// The longest such wait. Both are the reference scheduler's defaults.
-const LONGEST_BACKOFF_SECONDS: i64 = 10;
+use crate::wake::Judging;
+use crate::{DecisionId, Event, Flight, Outcome, Scheduler};
 
 impl Scheduler {
     /// Takes in news. Says whether something appeared for [`Scheduler::next`] to take.
     pub fn apply(&mut self, event: Event, now: Timestamp) -> bool {
         match event {
-            Event::NodeApplied(node) => self.node_applied(node),
-            Event::NodeDeleted(name) => self.node_deleted(&name),
-            Event::PodApplied(pod) => self.pod_applied(pod),
-            Event::PodDeleted(uid) => self.forget(&uid),
+            Event::NodeApplied(node) => self.node_applied(node, now),
+            Event::NodeDeleted(name) => self.node_deleted(&name, now),
+            Event::PodApplied(pod) => self.pod_applied(pod, now),
+            Event::PodDeleted(uid) => self.pod_gone(&uid, now),
+            Event::BudgetApplied(budget) => {
+                self.budgets.insert(budget.name.clone(), budget);
+            }
+            Event::BudgetDeleted(name) => {
+                self.budgets.remove(&name);
+            }
             Event::Outcome(decision, outcome) => self.outcome(decision, outcome, now),
             Event::Synced => self.synced = true,
         }
         // Before the first lists are complete nothing may be taken, and what appeared stays to be said.
-        self.synced && self.queue.take_appeared()
+        self.synced && (self.queue.take_appeared() || !self.unreported.is_empty())
     }
 
-    fn node_applied(&mut self, record: NodeRecord) {
-        if self.nodes.apply(&mut self.columns, record) {
-            self.wake_all();
+    /// Wakes those whom it may help.
+    pub(crate) fn happened(&mut self, resource: Resource, action: Actions, change: Change, now: Timestamp) {
+        let event = ClusterEvent { resource, action };
+        let happening = Happening { event, label: event.label(), change };
+        let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
+        self.queue.happened(&happening, now, &judge);
+    }
+
+    fn node_applied(&mut self, record: NodeRecord, now: Timestamp) {
+        let Some((index, old)) = self.cluster.observe_node(record) else { return };
+        let new = self.cluster.node(index).map(|node| Arc::clone(&node.record));
+        for action in node_changes(old.as_deref(), new.as_deref()) {
+            let change = Change::Node { index, old: old.clone(), new: new.clone() };
+            self.happened(Resource::Node, action, change, now);
+        }
+        self.reconsider_nominated(index, now);
+    }
+
+    /// Pods for which room is made on a node that is not what it was may have to look elsewhere, and others may have that room.
+    fn reconsider_nominated(&mut self, index: NodeIndex, now: Timestamp) {
+        let nominated = self.cluster.node(index).map(|node| node.nominated.clone()).unwrap_or_default();
+        if !nominated.is_empty() {
+            self.queue.activate(
+                &nominated,
+                now,
+                &Judging { cluster: &self.cluster, profiles: &self.profiles },
+            );
         }
     }
 
-    fn node_deleted(&mut self, name: &NodeName) {
-        if self.nodes.delete(name) {
-            self.wake_all();
-        }
+    fn node_deleted(&mut self, name: &NodeName, now: Timestamp) {
+        let Some((index, old)) = self.cluster.remove_node(name) else { return };
+        let change = Change::Node { index, old: Some(old), new: None };
+        self.happened(Resource::Node, Actions::DELETE, change, now);
+        self.reconsider_nominated(index, now);
     }
 
-    fn pod_applied(&mut self, record: PodRecord) {
+    fn pod_applied(&mut self, record: PodRecord, now: Timestamp) {
         if record.finished {
-            self.forget(&record.uid);
+            self.pod_gone(&record.uid, now);
             return;
         }
-        let known = self.pods.get(&record.uid);
-        if known.is_some_and(|entry| entry.record == record || is_outdated(entry, &record)) {
+        let Some(id) = self.cluster.pods.find(&record.uid) else {
+            match record.node.clone() {
+                Some(node) => self.bound(record, &node, now),
+                None => self.new_pod(record, now),
+            }
             return;
-        }
-        let shape = Arc::new(Shape::new(&mut self.columns, &record.requests, &record.constraints));
-        match record.node.clone() {
-            Some(node) => self.bound(record, shape, node),
-            None if record.deleting || !self.options.scheduler_names.contains(&record.scheduler_name) => {
-                self.forget(&record.uid);
-            }
-            None => self.pending(record, shape),
-        }
-    }
-
-    /// The pod has its node, be it from us or from somebody else.
-    fn bound(&mut self, record: PodRecord, shape: Arc<Shape>, node: NodeName) {
-        let uid = record.uid.clone();
-        let same_room = |known: &PodEntry| known.shape == shape && known.place.node() == Some(&node);
-        match self.pods.get_mut(&uid) {
-            Some(known) if same_room(known) => {
-                if let Place::Assumed { decision, .. } = known.place {
-                    self.in_flight.remove(&decision);
-                }
-                known.record = record;
-                known.place = Place::Bound(node);
-            }
-            _ => {
-                self.forget(&uid);
-                self.nodes.occupy(&node, &shape);
-                let place = Place::Bound(node);
-                self.pods.insert(uid, PodEntry { record, shape, place, failures: 0 });
-            }
-        }
-    }
-
-    /// The pod waits for a node from us.
-    fn pending(&mut self, record: PodRecord, shape: Arc<Shape>) {
-        let uid = record.uid.clone();
-        let known = self.pods.get(&uid).map(|known| (known.place.clone(), known.failures));
-        let failures = known.as_ref().map_or(0, |(_, failures)| *failures);
-        self.forget(&uid);
-        let mut entry = PodEntry { record, shape, place: Place::Gated, failures };
-        entry.place = match known {
-            _ if !entry.record.gates.is_empty() => Place::Gated,
-            _ if !entry.record.unsupported.is_empty() => {
-                self.unreported_refusals.insert(uid.clone());
-                self.queue.note_appeared();
-                Place::Refused
-            }
-            // A change of the pod does not cut its wait short: the API may be in trouble, not the pod.
-            Some((Place::BackingOff(until), _)) => {
-                self.queue.back_off(until, uid.clone());
-                Place::BackingOff(until)
-            }
-            _ => Place::Queued(self.queue.add(&entry.shape, entry.position())),
         };
-        self.pods.insert(uid, entry);
+        let Some(pod) = self.cluster.pods.get(id) else { return };
+        let (stage, at) = (pod.stage, pod.node);
+        match (stage, record.node.clone()) {
+            (_, Some(node)) if at.is_some() && at == self.cluster.find_node(&node) => {
+                self.bound_pod_changed(id, record, now);
+            }
+            (_, Some(node)) => {
+                self.pod_gone(&record.uid, now);
+                self.bound(record, &node, now);
+            }
+            // A pod never loses its node: this is older than what we know, or our own binding is not seen yet.
+            (Stage::Bound, None) => {}
+            (Stage::Assumed(_), None) if !record.deleting => {}
+            (_, None) if record.deleting => self.pod_gone(&record.uid, now),
+            (_, None) => self.waiting_pod_changed(id, record, now),
+        }
+    }
+
+    /// A pod that has its node, be it from us or from somebody else.
+    fn bound(&mut self, record: PodRecord, node: &NodeName, now: Timestamp) {
+        let index = self.cluster.node_named(node);
+        let shape = Shape::of_bound(&mut self.cluster.columns, &record);
+        let id = self.cluster.add_pod(record, shape);
+        self.cluster.occupy(id, index);
+        let Some(pod) = self.cluster.pods.get_mut(id) else { return };
+        pod.stage = Stage::Bound;
+        let change = Change::Pod { node: Some(index), old: None, new: Some(Arc::clone(&pod.record)) };
+        self.happened(Resource::AssignedPod, Actions::ADD, change, now);
+    }
+
+    /// News of a pod on its node: our binding is seen, or it changed.
+    fn bound_pod_changed(&mut self, id: PodId, record: PodRecord, now: Timestamp) {
+        let Some(pod) = self.cluster.pods.get_mut(id) else { return };
+        let old = Arc::clone(&pod.record);
+        if let Stage::Assumed(decision) = std::mem::replace(&mut pod.stage, Stage::Bound) {
+            self.in_flight.remove(&decision);
+            self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+        }
+        let shape = Shape::of_bound(&mut self.cluster.columns, &record);
+        let index = self.cluster.settle(id, record, shape);
+        let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
+        for action in new.iter().flat_map(|new| bound_pod_changes(&old, new)) {
+            let change = Change::Pod { node: index, old: Some(Arc::clone(&old)), new: new.clone() };
+            self.happened(Resource::AssignedPod, action, change, now);
+        }
+    }
+
+    /// A pod that waits for a node from us appears.
+    fn new_pod(&mut self, record: PodRecord, now: Timestamp) {
+        let Some(profile) = self.profile_of(&record).filter(|_| !record.deleting) else { return };
+        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        let nominated = record.nominated_node.clone().map(|node| self.cluster.node_named(&node));
+        let id = self.cluster.add_pod(record, shape);
+        // Before it can be popped.
+        self.cluster.nominate(id, nominated);
+        let Some(arrival) = self.arrival(id) else { return };
+        self.queue.add(arrival, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+        self.note_refusal(id);
+    }
+
+    fn waiting_pod_changed(&mut self, id: PodId, record: PodRecord, now: Timestamp) {
+        let Some(pod) = self.cluster.pods.get(id) else { return };
+        let (old, was_nominated) = (Arc::clone(&pod.record), pod.nominated);
+        let Some(profile) = self.profile_of(&record).filter(|_| *old != record) else { return };
+        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        // What we decided may not be written yet: where the object says what it said before, we know better.
+        let nominated = if old.nominated_node == record.nominated_node {
+            was_nominated
+        } else {
+            record.nominated_node.clone().map(|node| self.cluster.node_named(&node))
+        };
+        self.cluster.replace_record(id, record, shape);
+        self.cluster.nominate(id, nominated);
+        let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
+        let happenings: Vec<Happening> = waiting_pod_changes(&old, new.as_deref())
+            .into_iter()
+            .map(|action| {
+                let event = ClusterEvent { resource: Resource::TargetPod, action };
+                let change = Change::Pod { node: None, old: Some(Arc::clone(&old)), new: new.clone() };
+                Happening { event, label: event.label(), change }
+            })
+            .collect();
+        let Some(arrival) = self.arrival(id) else { return };
+        let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
+        self.queue.update(arrival, &happenings, now, &judge);
+        self.note_refusal(id);
+        if let Some(node) = was_nominated.filter(|_| was_nominated != nominated) {
+            let change = Change::Pod { node: Some(node), old: Some(old), new: None };
+            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        }
+    }
+
+    /// Drops a pod and everything that it holds.
+    fn pod_gone(&mut self, uid: &Uid, now: Timestamp) {
+        let Some(id) = self.cluster.pods.find(uid) else { return };
+        let Some(pod) = self.cluster.pods.get(id) else { return };
+        let (stage, nominated) = (pod.stage, pod.nominated);
+        if let Stage::Assumed(decision) | Stage::Preempting(decision) = stage {
+            self.in_flight.remove(&decision);
+        }
+        self.unreported.remove(&id);
+        if stage != Stage::Bound {
+            self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+        }
+        let left = self.cluster.vacate(id).or(nominated);
+        let Some(record) = self.cluster.forget_pod(id) else { return };
+        if left.is_some() {
+            let change = Change::Pod { node: left, old: Some(record), new: None };
+            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        }
     }
 
     fn outcome(&mut self, decision: DecisionId, outcome: Outcome, now: Timestamp) {
         if outcome == Outcome::Unknown {
             return;
         }
-        let Some(uid) = self.in_flight.remove(&decision) else { return };
-        let Some(entry) = self.pods.get_mut(&uid) else { return };
-        if outcome == Outcome::Landed {
-            entry.failures = 0;
-            return;
-        }
-        let node = entry.place.node().cloned();
-        let until = now.plus_seconds(backoff_seconds(entry.failures));
-        entry.failures = entry.failures.saturating_add(1);
-        entry.place = Place::BackingOff(until);
-        let shape = Arc::clone(&entry.shape);
-        self.queue.back_off(until, uid);
-        if let Some(node) = node {
-            self.vacate(&node, &shape);
-        }
-    }
-
-    /// Puts the pods whose wait is over back into the queue.
-    pub(crate) fn end_expired_backoffs(&mut self, now: Timestamp) {
-        while let Some(uid) = self.queue.pop_expired(now) {
-            if let Some(entry) = self.pods.get_mut(&uid) {
-                entry.place = Place::Queued(self.queue.add(&entry.shape, entry.position()));
+        let Some(Flight { attempt, rejectors }) = self.in_flight.remove(&decision) else { return };
+        let id = attempt.pod();
+        let Some(pod) = self.cluster.pods.get_mut(id) else { return };
+        match (pod.stage, outcome) {
+            // The pod stays assumed until it is seen as bound.
+            (Stage::Assumed(_), Outcome::Landed) => {}
+            (Stage::Assumed(_), _) => {
+                pod.stage = Stage::Waiting;
+                self.binding_failed(attempt, now);
             }
-        }
-        // The caller is about to take them; there is nothing to announce.
-        self.queue.take_appeared();
-    }
-
-    /// Drops a pod and everything it holds.
-    fn forget(&mut self, uid: &Uid) {
-        let Some(entry) = self.pods.remove(uid) else { return };
-        match &entry.place {
-            Place::Gated => {}
-            Place::Refused => {
-                self.unreported_refusals.remove(uid);
+            (Stage::Preempting(_), outcome) => {
+                pod.stage = Stage::Waiting;
+                let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
+                match outcome {
+                    Outcome::Landed => self.queue.rejected(attempt, rejectors, PluginSet::EMPTY, now, &judge),
+                    _ => self.queue.failed(attempt, now, &judge),
+                }
             }
-            Place::Queued(line) => self.queue.remove(*line, &entry.position()),
-            Place::BackingOff(until) => self.queue.end_backoff(*until, uid),
-            Place::Assumed { node, decision } => {
-                self.in_flight.remove(decision);
-                self.vacate(node, &entry.shape);
-            }
-            Place::Bound(node) => self.vacate(node, &entry.shape),
+            (Stage::Waiting | Stage::Bound, _) => {}
         }
     }
 
-    fn vacate(&mut self, node: &NodeName, shape: &Shape) {
-        self.nodes.vacate(node, shape);
-        let Some(node) = self.nodes.get(node) else { return };
-        let helped: Vec<_> = self
-            .queue
-            .parked()
-            .filter(|(_, shape)| filters::fits(shape, node))
-            .map(|(line, _)| line)
-            .collect();
-        for line in helped {
-            self.queue.wake(line);
-        }
+    /// The pod waits again, and its room is free for others; itself is not woken by that.
+    fn binding_failed(&mut self, attempt: Attempt, now: Timestamp) {
+        let id = attempt.pod();
+        let old = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
+        let node = self.cluster.vacate(id);
+        self.queue.failed(attempt, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+        let change = Change::Pod { node, old, new: None };
+        self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
     }
 
-    /// Looks at every parked line again: a node changed, and with it what the lines were told. Nodes
-    /// change rarely (their heartbeats are not news), so this is not worth an index.
-    fn wake_all(&mut self) {
-        let parked: Vec<_> = self.queue.parked().map(|(line, _)| line).collect();
-        for line in parked {
-            self.queue.wake(line);
+    fn profile_of(&self, record: &PodRecord) -> Option<usize> {
+        self.profiles.iter().position(|profile| *profile.settings.scheduler_name == *record.scheduler_name)
+    }
+
+    fn arrival(&self, id: PodId) -> Option<Arrival> {
+        let pod = self.cluster.pods.get(id)?;
+        let PodRecord { uid, priority, created_at, .. } = &*pod.record;
+        let (uid, priority, created_at) = (uid.clone(), *priority, *created_at);
+        Some(Arrival { pod: id, uid, shape: pod.shape, priority, created_at })
+    }
+
+    /// Whoever is refused is told so, once.
+    fn note_refusal(&mut self, id: PodId) {
+        if matches!(self.queue.place(id), Some(Place::Gated { plugin: PluginId::Unsupported, .. })) {
+            self.unreported.insert(id);
         }
     }
 }
 
-/// A pod never loses its node, so one without a node is older than what we know, or is our own
-/// binding not yet observed. Its deletion is news all the same, unless it is bound.
-fn is_outdated(known: &PodEntry, record: &PodRecord) -> bool {
-    match known.place {
-        Place::Bound(_) => record.node.is_none(),
-        Place::Assumed { .. } => record.node.is_none() && !record.deleting,
-        _ => false,
-    }
+/// What changed about a node, each by its name.
+fn node_changes(old: Option<&NodeRecord>, new: Option<&NodeRecord>) -> Vec<Actions> {
+    let (Some(old), Some(new)) = (old, new) else { return vec![Actions::ADD] };
+    let uncordoned = old.unschedulable && !new.unschedulable;
+    let changes = [
+        (old.allocatable != new.allocatable, Actions::UPDATE_NODE_ALLOCATABLE),
+        (old.labels != new.labels, Actions::UPDATE_NODE_LABEL),
+        (old.taints != new.taints || uncordoned, Actions::UPDATE_NODE_TAINT),
+    ];
+    changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
 }
 
-fn backoff_seconds(failures: u32) -> i64 {
-    let doubled = FIRST_BACKOFF_SECONDS.checked_shl(failures.min(16)).unwrap_or(LONGEST_BACKOFF_SECONDS);
-    doubled.min(LONGEST_BACKOFF_SECONDS)
+fn bound_pod_changes(old: &PodRecord, new: &PodRecord) -> Vec<Actions> {
+    let less = |a: &PodRecord, b: &PodRecord| {
+        a.demands.requests.iter().any(|(name, amount)| b.demands.requests.get(name.as_str()) < amount)
+    };
+    let changes = [
+        // Who is on its way out does not count any more where pods are spread.
+        (old.labels != new.labels || old.deleting != new.deleting, Actions::UPDATE_POD_LABEL),
+        (less(old, new), Actions::UPDATE_POD_SCALE_DOWN),
+        (less(new, old), Actions::UPDATE_POD_SCALE_UP),
+    ];
+    changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
+}
+
+fn waiting_pod_changes(old: &PodRecord, new: Option<&PodRecord>) -> Vec<Actions> {
+    let Some(new) = new else { return Vec::new() };
+    let mut changes = bound_pod_changes(old, new);
+    let tolerations = |pod: &PodRecord| pod.demands.constraints.tolerations.len();
+    if !old.gates.is_empty() && new.gates.is_empty() {
+        changes.push(Actions::UPDATE_POD_GATES_ELIMINATED);
+    }
+    if tolerations(old) != tolerations(new) {
+        changes.push(Actions::UPDATE_POD_TOLERATION);
+    }
+    if changes.is_empty() {
+        changes.push(Actions::UPDATE);
+    }
+    changes
 }

@@ -7,44 +7,59 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | who is next, who waits? | `queue.rs` |
-//! | what is free where? | `nodes.rs` |
-//! | which nodes can take a pod? | `filters.rs` |
-//! | which of them is best? | `scores.rs` |
-//! | why does a pod wait? | `explain.rs` |
+//! | who is next, who waits, and until when? | `queue/` |
+//! | what is where, and what is free? | `cluster/` |
+//! | which plugins are there, and what can they do? | `framework/`, `plugins/` |
+//! | what happens when it is a pod's turn? | `attempt.rs`; which node is best: `cycle.rs`; who has to go: `preemption/` |
+//! | what is the same for equal pods? | `shapes.rs`; what was said of nodes before: `judged.rs` |
+//! | whom does something that happened help? | `wake.rs` |
 //! | how does news change the state? | `events.rs` |
+//! | why does a pod wait? | `explain.rs` |
+//! | what is there, in numbers? | `census.rs` |
 //! | is the state sound? | `check.rs` |
 
 #![warn(missing_docs)]
 
+mod attempt;
+mod census;
 mod check;
+mod cluster;
+mod cycle;
 mod events;
 mod explain;
-mod filters;
-mod nodes;
-mod queue;
+pub mod framework;
+pub mod ids;
+mod judged;
+mod plugins;
+mod preemption;
+pub mod queue;
 mod records;
-mod scores;
 mod shapes;
+mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
+use gangway_model::scheduling::SchedulerSettings;
 use gangway_model::{NodeName, ObjectName, Timestamp, Uid};
 
+pub use census::Census;
 pub use check::Violation;
-pub use explain::{Cause, Diagnosis, Explanation, Shortage, State, WaitReason};
-pub use records::{NodeRecord, PodRecord};
+pub use cycle::Work;
+pub use explain::{Diagnosis, Explanation, Shortage, State, WaitReason};
+pub use records::{Demands, DisruptionBudget, NodeRecord, PodLabels, PodRecord};
 
-use nodes::Nodes;
-use queue::{Position, Queue, ShapeId};
-use shapes::{Columns, Shape};
+use cluster::Cluster;
+use framework::{PluginSet, Profile};
+use ids::PodId;
+use judged::Tables;
+use queue::{Attempt, Queue};
+use wake::Judging;
 
 /// What distinguishes one scheduler from another.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The `schedulerName`s of the pods that are ours to place.
-    pub scheduler_names: Vec<String>,
+    /// Profiles, backoff, and whether pods that back off are tried when there is nobody else.
+    pub settings: SchedulerSettings,
     /// Varies how ties between equally good nodes are broken.
     pub seed: u64,
 }
@@ -60,24 +75,28 @@ pub enum Event {
     PodApplied(PodRecord),
     /// A pod is gone.
     PodDeleted(Uid),
+    /// A disruption budget was created or changed.
+    BudgetApplied(DisruptionBudget),
+    /// A disruption budget is gone.
+    BudgetDeleted(ObjectName),
     /// How the write of a decision ended.
     Outcome(DecisionId, Outcome),
     /// Every node and pod has been told once. Nothing is decided before.
     Synced,
 }
 
-/// Names one decision to bind.
+/// Names one decision that has an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecisionId(u64);
 
 /// How the write of a decision ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The binding was written. The pod stays assumed until it is observed as bound.
+    /// It was written. A pod stays assumed until it is observed as bound.
     Landed,
     /// The pod is no longer what it was decided for; what it is now has been or will be observed.
     Conflict,
-    /// The binding was refused.
+    /// It was refused.
     Rejected,
     /// Nobody knows. The pod stays assumed until it is observed as bound or gone, or until another
     /// outcome for the same decision arrives.
@@ -97,12 +116,28 @@ pub enum Decision {
         /// The node.
         node: NodeName,
     },
+    /// Remove these pods to make room, say so on the pod that gets it, and report the outcome under this id when all are on their way
+    /// out, or one could not be removed.
+    Preempt {
+        /// The name under which the outcome comes back.
+        id: DecisionId,
+        /// For whom.
+        preemptor: PodRef,
+        /// Where.
+        node: NodeName,
+        /// Who has to go.
+        victims: Vec<PodRef>,
+        /// Why the preemptor waits until then.
+        reason: WaitReason,
+    },
     /// Tell the pod why it waits. A diagnosis: it may be dropped and has no outcome.
-    Unschedulable {
+    Report {
         /// The pod.
         pod: PodRef,
         /// Why, with numbers.
         reason: WaitReason,
+        /// The node on which room is made for it.
+        nominated_node: Option<NodeName>,
     },
 }
 
@@ -119,145 +154,121 @@ pub struct PodRef {
 /// that were in flight are then observed as they ended.
 #[derive(Debug)]
 pub struct Scheduler {
-    options: Options,
+    profiles: Vec<Profile>,
+    seed: u64,
     synced: bool,
-    columns: Columns,
-    nodes: Nodes,
-    pods: BTreeMap<Uid, PodEntry>,
+    cluster: Cluster,
     queue: Queue,
+    tables: Tables,
+    budgets: BTreeMap<ObjectName, DisruptionBudget>,
+    /// With which node the next pod begins.
+    start: usize,
     /// Pods that were not told yet that they are refused.
-    unreported_refusals: BTreeSet<Uid>,
-    /// Bindings whose outcome is not known for certain.
-    in_flight: BTreeMap<DecisionId, Uid>,
+    unreported: BTreeSet<PodId>,
+    /// Writes whose outcome is not known for certain.
+    in_flight: BTreeMap<DecisionId, Flight>,
     last_decision: u64,
+    /// Of which profile the pod was that was tried last.
+    last_tried: Option<usize>,
+    work: Work,
 }
 
-#[derive(Debug)]
-struct PodEntry {
-    record: PodRecord,
-    shape: Arc<Shape>,
-    place: Place,
-    /// Bindings that failed in a row. Lost at a restart, which costs one early retry.
-    failures: u32,
-}
-
-/// Where a pod is; exactly one of these.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Gated,
-    Refused,
-    Queued(ShapeId),
-    BackingOff(Timestamp),
-    Assumed { node: NodeName, decision: DecisionId },
-    Bound(NodeName),
-}
-
-impl Place {
-    fn node(&self) -> Option<&NodeName> {
-        match self {
-            Self::Assumed { node, .. } | Self::Bound(node) => Some(node),
-            _ => None,
-        }
-    }
-}
-
-impl PodEntry {
-    fn position(&self) -> Position {
-        Position::new(self.record.priority, self.record.created_at, self.record.uid.clone())
-    }
-
-    fn reference(&self) -> PodRef {
-        PodRef { name: self.record.name.clone(), uid: self.record.uid.clone() }
-    }
+/// A write that was decided and whose outcome is not known.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    attempt: Attempt,
+    /// Who ruled nodes out, for a pod that waits for others to leave.
+    rejectors: PluginSet,
 }
 
 impl Scheduler {
     /// A scheduler that knows of no node and no pod.
     pub fn new(options: Options) -> Self {
+        let Options { settings, seed } = options;
+        let mut cluster = Cluster::default();
+        let queue = Queue::new(queue::Settings::from(&settings));
+        let profile = |settings| Profile::new(settings, &mut cluster.columns);
+        let profiles = settings.profiles.into_iter().map(profile).collect();
         Self {
-            options,
+            profiles,
+            seed,
             synced: false,
-            columns: Columns::default(),
-            nodes: Nodes::default(),
-            pods: BTreeMap::new(),
-            queue: Queue::default(),
-            unreported_refusals: BTreeSet::new(),
+            cluster,
+            queue,
+            tables: Tables::default(),
+            budgets: BTreeMap::new(),
+            start: 0,
+            unreported: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             last_decision: 0,
+            last_tried: None,
+            work: Work::default(),
         }
     }
 
-    /// What to do now, at most `budget` decisions; call again while it gives any.
+    /// What to do now, at most `budget` decisions; call again while [`Scheduler::has_work`] says so.
     ///
-    /// Bindings come first, in the order of the queue; a pod that fits nowhere does not hold up those
-    /// behind it. Reports come after them.
+    /// Pods are taken one by one in the order of the queue; one that fits nowhere does not hold up those behind it.
     #[must_use]
     pub fn next(&mut self, now: Timestamp, budget: usize) -> Vec<Decision> {
         let mut decisions = Vec::new();
         if !self.synced {
             return decisions;
         }
-        self.end_expired_backoffs(now);
-        while decisions.len() < budget {
-            match self.place_first().or_else(|| self.report_next()) {
-                Some(decision) => decisions.push(decision),
-                None => break,
+        self.queue.advance(now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+        for _ in 0..budget {
+            if let Some(refusal) = self.next_refusal() {
+                decisions.push(refusal);
+                continue;
             }
+            let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
+            let Some(popped) = self.queue.pop(now, &judge) else { break };
+            self.attempt(&popped, now, &mut decisions);
         }
+        // The caller has just asked; there is nothing to announce.
+        self.queue.take_appeared();
         decisions
+    }
+
+    /// Whether there is something for [`Scheduler::next`] to take now.
+    pub fn has_work(&self) -> bool {
+        self.synced && (!self.unreported.is_empty() || self.queue.is_poppable())
     }
 
     /// When to call [`Scheduler::next`] again if nothing happens before.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.queue.next_expiry()
+        self.queue.next_deadline()
     }
 
-    /// Places the first pod that fits somewhere, parking those before it that do not.
-    fn place_first(&mut self) -> Option<Decision> {
-        loop {
-            let (line, position, shape) = self.queue.first_ready()?;
-            let (position, shape) = (position.clone(), Arc::clone(shape));
-            let nodes = self.nodes.all();
-            let verdicts = filters::judge(&shape, &nodes);
-            let fitting: Vec<_> = nodes
-                .iter()
-                .zip(verdicts)
-                .filter_map(|(node, verdict)| verdict.is_none().then_some(*node))
-                .collect();
-            let best = scores::best(&shape, &fitting, position.uid(), self.options.seed);
-            match best.map(|node| node.record.name.clone()) {
-                Some(node) => {
-                    self.queue.remove(line, &position);
-                    return self.assume(position.uid(), node);
-                }
-                None => {
-                    let diagnosis = Diagnosis::new(&self.columns, &shape, &nodes);
-                    self.queue.park(line, diagnosis);
-                }
-            }
-        }
+    /// What was done so far, in numbers.
+    pub fn work(&self) -> Work {
+        self.work
     }
 
-    /// Books the pod on the node before anybody has written it.
-    fn assume(&mut self, uid: &Uid, node: NodeName) -> Option<Decision> {
-        let entry = self.pods.get_mut(uid)?;
+    /// The queue, to be looked at.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    fn new_decision(&mut self, flight: Flight) -> DecisionId {
         self.last_decision += 1;
         let id = DecisionId(self.last_decision);
-        self.nodes.occupy(&node, &entry.shape);
-        self.in_flight.insert(id, uid.clone());
-        entry.place = Place::Assumed { node: node.clone(), decision: id };
-        Some(Decision::Bind { id, pod: entry.reference(), node })
+        self.in_flight.insert(id, flight);
+        id
     }
 
-    fn report_next(&mut self) -> Option<Decision> {
-        if let Some(uid) = self.unreported_refusals.pop_first() {
-            let entry = self.pods.get(&uid)?;
-            let reason = WaitReason::Unsupported(entry.record.unsupported.clone());
-            return Some(Decision::Unschedulable { pod: entry.reference(), reason });
+    fn reference(&self, id: PodId) -> Option<PodRef> {
+        let record = &self.cluster.pods.get(id)?.record;
+        Some(PodRef { name: record.name.clone(), uid: record.uid.clone() })
+    }
+
+    fn next_refusal(&mut self) -> Option<Decision> {
+        loop {
+            let id = self.unreported.pop_first()?;
+            let Some(pod) = self.reference(id) else { continue };
+            let fields = self.cluster.pods.get(id)?.record.unsupported.to_vec();
+            let reason = WaitReason::Unsupported(fields);
+            return Some(Decision::Report { pod, reason, nominated_node: None });
         }
-        let (position, diagnosis) = self.queue.pop_unreported()?;
-        let entry = self.pods.get(position.uid())?;
-        let reason = WaitReason::NoNodeFits(Diagnosis::clone(&diagnosis));
-        Some(Decision::Unschedulable { pod: entry.reference(), reason })
     }
 }

@@ -1,99 +1,202 @@
-//! What makes two pods the same to every filter and score.
+//! What makes two pods the same to every plugin.
+//!
+//! Pods of one template differ in name and perhaps in a label or two that nothing looks at. Whatever is worked out for one of them
+//! holds for all, so it is worked out once: which nodes fit, how good each is, why none does.
 
-use gangway_model::constraints::Constraints;
-use gangway_model::{Requests, ResourceName};
+use std::sync::Arc;
+
+use gangway_model::NamespaceName;
+use gangway_model::constraints::{Constraints, HostPort, PreferredTerm, SpreadConstraint};
+use gangway_model::selector::{LabelSelector, Requirement};
 use rustc_hash::FxHashMap;
 
-/// A resource as an index, so that nodes keep amounts in arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Column(u32);
+use crate::cluster::{Column, Columns};
+use crate::ids::ShapeId;
+use crate::records::{Demands, PodRecord};
 
-impl Column {
-    pub(crate) const CPU: Self = Self(0);
-    pub(crate) const MEMORY: Self = Self(1);
-
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Every resource name seen so far. Grows with the number of distinct resources only.
-#[derive(Debug)]
-pub(crate) struct Columns {
-    names: Vec<ResourceName>,
-    /// Looked up, never walked.
-    by_name: FxHashMap<ResourceName, Column>,
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        let mut columns = Self { names: Vec::new(), by_name: FxHashMap::default() };
-        for name in ["cpu", "memory"] {
-            columns.column(&ResourceName::from(name));
-        }
-        columns
-    }
-}
-
-impl Columns {
-    pub(crate) fn column(&mut self, name: &ResourceName) -> Column {
-        if let Some(column) = self.by_name.get(name) {
-            return *column;
-        }
-        // One column per distinct resource name; four thousand million of them do not fit in memory.
-        let column = Column(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
-        self.names.push(name.clone());
-        self.by_name.insert(name.clone(), column);
-        column
-    }
-
-    pub(crate) fn name(&self, column: Column) -> Option<&ResourceName> {
-        self.names.get(column.index())
-    }
-}
-
-/// Requests and constraints of a pod. Pods of one shape fit the same nodes at any moment.
+/// Everything that plugins look at. Pods of one shape get the same answers at any moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// Resources with a positive amount, by column.
+    /// Which profile is asked.
+    pub(crate) profile: usize,
+    pub(crate) priority: i32,
+    pub(crate) never_preempts: bool,
+    /// What is requested, by column.
     pub(crate) needs: Vec<(Column, i64)>,
+    pub(crate) scored_cpu_millis: i64,
+    pub(crate) scored_memory_bytes: i64,
     pub(crate) constraints: Constraints,
+    pub(crate) preferred: Vec<PreferredTerm>,
+    pub(crate) ports: Vec<HostPort>,
+    pub(crate) spread: Vec<Spread>,
 }
 
-/// What a pod without a CPU request is taken to use when nodes are scored (in millicores).
-const ASSUMED_CPU_MILLIS: i64 = 100;
-/// What a pod without a memory request is taken to use when nodes are scored (in bytes).
-const ASSUMED_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
+/// A spread constraint with all that the pod itself adds to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Spread {
+    pub(crate) max_skew: i32,
+    pub(crate) topology_key: String,
+    pub(crate) is_hard: bool,
+    pub(crate) counted: Counted,
+    /// Whether the pod is one of those that count.
+    pub(crate) counts_itself: bool,
+    pub(crate) min_domains: Option<i32>,
+    pub(crate) node_affinity_honored: bool,
+    pub(crate) node_taints_honored: bool,
+}
+
+/// Which pods a spread constraint counts: those of a namespace that a selector matches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Counted {
+    pub(crate) namespace: NamespaceName,
+    pub(crate) selector: LabelSelector,
+}
+
+impl Counted {
+    /// Whether it counts a pod. An empty selector counts nobody.
+    pub(crate) fn counts(&self, pod: &PodRecord) -> bool {
+        !self.selector.requirements.is_empty()
+            && pod.name.namespace == self.namespace
+            && pod.labels.match_selector(&self.selector)
+    }
+}
 
 impl Shape {
-    pub(crate) fn new(columns: &mut Columns, requests: &Requests, constraints: &Constraints) -> Self {
-        let mut needs: Vec<_> = requests
-            .iter()
-            .filter(|(_, amount)| *amount > 0)
-            .map(|(name, amount)| (columns.column(name), amount))
-            .collect();
-        needs.sort_unstable();
-        Self { needs, constraints: constraints.clone() }
+    pub(crate) fn new(columns: &mut Columns, profile: usize, pod: &PodRecord) -> Self {
+        let Demands {
+            requests,
+            scored_cpu_millis,
+            scored_memory_bytes,
+            constraints,
+            preferred,
+            ports,
+            spread,
+        } = &*pod.demands;
+        Self {
+            profile,
+            priority: pod.priority,
+            never_preempts: pod.never_preempts,
+            needs: columns.needs(requests),
+            scored_cpu_millis: *scored_cpu_millis,
+            scored_memory_bytes: *scored_memory_bytes,
+            constraints: constraints.clone(),
+            preferred: preferred.clone(),
+            ports: ports.clone(),
+            spread: spread.iter().map(|constraint| Spread::new(constraint, pod)).collect(),
+        }
+    }
+
+    /// What counts of a pod that has its node.
+    pub(crate) fn of_bound(columns: &mut Columns, pod: &PodRecord) -> Self {
+        let demands = &*pod.demands;
+        Self {
+            profile: usize::MAX,
+            priority: pod.priority,
+            never_preempts: pod.never_preempts,
+            needs: columns.needs(&demands.requests),
+            scored_cpu_millis: demands.scored_cpu_millis,
+            scored_memory_bytes: demands.scored_memory_bytes,
+            constraints: Constraints::default(),
+            preferred: Vec::new(),
+            ports: demands.ports.clone(),
+            spread: Vec::new(),
+        }
+    }
+
+    /// Whether pods of both shapes take the same of a node.
+    pub(crate) fn takes_the_same_as(&self, other: &Self) -> bool {
+        self.needs == other.needs
+            && self.ports == other.ports
+            && self.scored_cpu_millis == other.scored_cpu_millis
+            && self.scored_memory_bytes == other.scored_memory_bytes
     }
 
     pub(crate) fn need(&self, column: Column) -> i64 {
-        self.needs.iter().find(|(c, _)| *c == column).map_or(0, |(_, amount)| *amount)
+        self.needs.iter().find(|(known, _)| *known == column).map_or(0, |(_, amount)| *amount)
     }
+}
 
-    /// CPU for scoring only: a pod without a request is not taken to be free of charge, or all of them
-    /// would pile up on one node.
-    pub(crate) fn scored_cpu_millis(&self) -> i64 {
-        match self.need(Column::CPU) {
-            0 => ASSUMED_CPU_MILLIS,
-            amount => amount,
+impl Spread {
+    fn new(constraint: &SpreadConstraint, pod: &PodRecord) -> Self {
+        let mut selector = constraint.selector.clone();
+        for key in &constraint.match_label_keys {
+            selector.requirements.extend(pod.labels.get(key).map(|value| Requirement::equals(key, value)));
+        }
+        let counted = Counted { namespace: pod.name.namespace.clone(), selector };
+        Self {
+            max_skew: constraint.max_skew,
+            topology_key: constraint.topology_key.clone(),
+            is_hard: constraint.is_hard,
+            counts_itself: pod.labels.match_selector(&counted.selector),
+            counted,
+            min_domains: constraint.min_domains,
+            node_affinity_honored: constraint.node_affinity_honored,
+            node_taints_honored: constraint.node_taints_honored,
         }
     }
+}
 
-    /// Memory for scoring only, likewise.
-    pub(crate) fn scored_memory_bytes(&self) -> i64 {
-        match self.need(Column::MEMORY) {
-            0 => ASSUMED_MEMORY_BYTES,
-            amount => amount,
+/// Every shape of which there is a pod.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes {
+    slots: Vec<Option<Slot>>,
+    free: Vec<ShapeId>,
+    /// Looked up, never walked.
+    by_value: FxHashMap<Arc<Shape>, ShapeId>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    shape: Arc<Shape>,
+    /// The demands of the first pod of this shape, for the others to share.
+    demands: Arc<Demands>,
+    pods: usize,
+}
+
+impl Shapes {
+    /// The shape of one more pod, and whether it is a new one.
+    pub(crate) fn enter(&mut self, shape: Shape, demands: &Arc<Demands>) -> (ShapeId, bool) {
+        if let Some(id) = self.by_value.get(&shape) {
+            if let Some(slot) = self.slots.get_mut(id.index()).and_then(Option::as_mut) {
+                slot.pods += 1;
+            }
+            return (*id, false);
         }
+        let shape = Arc::new(shape);
+        let slot = Slot { shape: Arc::clone(&shape), demands: Arc::clone(demands), pods: 1 };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id.index()] = Some(slot);
+                id
+            }
+            None => {
+                self.slots.push(Some(slot));
+                ShapeId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
+            }
+        };
+        self.by_value.insert(shape, id);
+        (id, true)
+    }
+
+    /// One pod less; the shape, if that was its last one.
+    pub(crate) fn leave(&mut self, id: ShapeId) -> Option<Arc<Shape>> {
+        let place = self.slots.get_mut(id.index())?;
+        let slot = place.as_mut()?;
+        slot.pods -= 1;
+        if slot.pods > 0 {
+            return None;
+        }
+        let shape = place.take()?.shape;
+        self.by_value.remove(&shape);
+        self.free.push(id);
+        Some(shape)
+    }
+
+    pub(crate) fn get(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+        Some(&self.slots.get(id.index())?.as_ref()?.shape)
+    }
+
+    pub(crate) fn demands(&self, id: ShapeId) -> Option<&Arc<Demands>> {
+        Some(&self.slots.get(id.index())?.as_ref()?.demands)
     }
 }

@@ -32,6 +32,10 @@ pub struct Outcome {
     pub finished: usize,
     /// See above.
     pub evictions: usize,
+    /// How often a flavor was given up, and how often a check said something.
+    pub given_up: usize,
+    /// See above.
+    pub answers: usize,
 }
 
 /// Plays a scenario in a runtime of its own, whose clock is paused. A listener is told everything that happens.
@@ -64,20 +68,25 @@ async fn play(scenario: &Scenario, listener: Option<Listener>) -> Outcome {
     if world.witness.violation().is_none() {
         settle(&mut world, scenario).await;
     }
-    let (finished, evictions) = world.witness.with_view(|view| (view.finished, view.evictions));
-    Outcome {
-        violation: world.witness.violation(),
-        steps: world.witness.steps(),
-        hash: world.witness.hash(),
-        finished,
-        evictions,
-    }
+    let (steps, hash, violation) = (world.witness.steps(), world.witness.hash(), world.witness.violation());
+    world.witness.with_view(|view| Outcome {
+        violation,
+        steps,
+        hash,
+        finished: view.finished,
+        evictions: view.evictions,
+        given_up: view.given_up,
+        answers: view.answers,
+    })
 }
 
 /// The faults stop, and liveness is demanded.
 async fn settle(world: &mut World, scenario: &Scenario) {
     world.witness.set_faults(Faults::default());
     world.perform(&Deed::StepClock(0)).await;
+    if scenario.scarcity.as_ref().is_some_and(|scarcity| !scarcity.lasts) {
+        world.end_scarcity(scenario).await;
+    }
     let began = tokio::time::Instant::now();
     let mut restless = None;
     while idle_for(world) < QUIET {
@@ -98,7 +107,9 @@ async fn settle(world: &mut World, scenario: &Scenario) {
             restless,
             forgotten,
             misremembered,
-            all_end: scenario.readiness.is_none() && !scenario.acts.iter().any(|act| act.what.redefines()),
+            all_end: scenario.readiness.is_none()
+                && scenario.scarcity.is_none()
+                && !scenario.acts.iter().any(|act| act.what.redefines()),
             occasions: scenario.occasions(),
         };
         check_step(view, &Step::default(), now).or_else(|| check_rest(view, &rest))

@@ -13,6 +13,7 @@ use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
 use crate::dues::Lately;
 use crate::quota;
+use crate::tried::{self, checks_agree, tried};
 use crate::view::{SeenWorkload, Step, View, is_leaving};
 use crate::witness::CONTROLLERS;
 
@@ -50,24 +51,24 @@ pub struct Invariant {
 }
 
 /// A step that was just made.
-struct Context<'a> {
-    view: &'a View,
-    step: &'a Step,
-    now: Timestamp,
+pub(crate) struct Context<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) step: &'a Step,
+    pub(crate) now: Timestamp,
 }
 
 impl<'a> Context<'a> {
     /// The Workload that changed, as it is now.
-    fn changed(&self) -> Option<&'a SeenWorkload> {
+    pub(crate) fn changed(&self) -> Option<&'a SeenWorkload> {
         self.view.workloads.get(self.step.workload.as_ref()?)
     }
 
-    fn state_before(&self) -> Option<&'a State> {
+    pub(crate) fn state_before(&self) -> Option<&'a State> {
         self.step.before.as_ref().map(|before| &before.record.state)
     }
 
     /// The Workload that got quota with this step.
-    fn admitted(&self) -> Option<&'a SeenWorkload> {
+    pub(crate) fn admitted(&self) -> Option<&'a SeenWorkload> {
         let had = self.state_before().is_some_and(|state| state.reservation().is_some());
         self.changed().filter(|seen| !had && seen.record.state.reservation().is_some())
     }
@@ -121,18 +122,20 @@ invariants! {
     "S9" Step order "In one queue and shape, and in a strict queue whatever the shape, nobody is admitted before somebody who waits longer and has at least its priority."
     "S10" Step backoff "Nobody gets quota before the time until which it is not tried, and nobody who may run waits for such a time."
     "S11" Step count "How often a Workload was sent back grows by one with every eviction for not being ready, and falls only when it was ready for long or is activated after Gangway had deactivated it; who may not be sent back any more is deactivated."
+    "S12" Step tried "What a Workload has used of a flavor's time only grows, and what it gave up stays given up and is not assigned, until its pods are ready or it begins anew; that is when every flavor was given up, and after a backoff; a flavor is given up only when its time is over or a check rejects it, and nobody is deactivated who could still have another."
     "S13" Step no_negative_number "No count and no sum is negative."
     "S14" Step fenced "Whoever does not lead, or does not lead any more, changes nothing."
+    "G3" Step checks_agree "Nobody may run before every check that its queue demands for its flavors has agreed."
     "L6" Step bounded_starvation "Whoever was passed by gets quota before more than two of those that passed it have ended."
     "L1" Rest at_rest "With fixed inputs everything comes to rest and nothing is written any more."
     "L2" Rest all_admitted "Whoever could be admitted alone is admitted in the end."
     "L3" Rest bounded_evictions "A victim never preempts its preemptor, and evictions are bounded."
     "L4" Rest no_lost_wake_up "At rest, trying everybody again admits nobody."
-    "L5" Rest every_wait_has_a_reason "Whoever waits says why, nobody waits for pods that are gone, and nobody has pods that should have been ready long ago."
+    "L5" Rest every_wait_has_a_reason "Whoever waits says why, nobody waits for pods that are gone, nobody has pods that should have been ready or a flavor that should have been given up long ago, and nobody keeps quota that a check refused."
     "R1" Rest memory_is_true "What a controller that ran through all of it knows is what one knows that starts now."
     "S4" Rest told_is_true "What a queue says it has set aside is what its Workloads have."
     "G1" Rest nobody_holds_for_nothing "Quota is held only by Workloads whose Job is there and has not ended."
-    "G2" Rest jobs_follow "A Job runs if and only if its Workload has quota, and without it its template is its user's."
+    "G2" Rest jobs_follow "A Job runs if and only if its Workload has quota and may run, and without it its template is its user's."
 }
 
 /// The first safety sentence that a step breaks.
@@ -300,7 +303,7 @@ fn one_eviction(context: &Context<'_>) -> Option<String> {
     let seen = context.changed()?;
     let before = context.step.before.as_ref()?;
     let grew = seen.counted_evictions - before.counted_evictions;
-    let expected = i64::from(context.evicted().is_some());
+    let expected = i64::from(context.evicted().is_some() || tried::is_deactivated_in_queue(context));
     // Until the counts are written there is nothing to compare.
     let counts = seen.counted_evictions > 0 || before.counted_evictions > 0;
     (counts && grew != expected)
@@ -431,8 +434,10 @@ fn all_admitted(view: &View, rest: &Rest) -> Option<String> {
 
 fn bounded_evictions(view: &View, rest: &Rest) -> Option<String> {
     let most = 8 * rest.occasions;
-    if view.evictions > most {
-        return Some(format!("{} evictions on {} occasions", view.evictions, rest.occasions));
+    // How often flavors are given up, and checks refuse, is up to machines and checks.
+    let evictions = view.evictions - view.given_up - view.refusals;
+    if evictions > most {
+        return Some(format!("{evictions} evictions on {} occasions", rest.occasions));
     }
     let mut left_for: std::collections::BTreeMap<&Uid, &Uid> = std::collections::BTreeMap::new();
     for preemption in &view.preemptions {
@@ -482,6 +487,10 @@ fn every_wait_has_a_reason(view: &View, rest: &Rest) -> Option<String> {
             seen.record.name
         ));
     }
+    if let Some(what) = view.workloads.values().find_map(|seen| tried::is_kept_too_long(view, seen, rest.now))
+    {
+        return Some(what);
+    }
     let stuck =
         view.workloads.values().find(|seen| is_leaving(&seen.record.state) && has_no_pods(view, seen))?;
     Some(format!("{} has to leave, its pods are gone, and it holds its quota", stuck.record.name))
@@ -493,6 +502,8 @@ fn is_late(view: &View, seen: &SeenWorkload, now: Timestamp) -> bool {
     let Some(admitted_at) = held.admitted_at.filter(|_| !seen.record.deleting) else { return false };
     let ready = held.pods_ready.as_deref().filter(|ready| ready.reason != ReadinessReason::WaitForStart);
     let until = match ready {
+        // The time of the flavors goes before it.
+        None if tried::has_all_times(view, held) => None,
         None => Some(admitted_at.plus_seconds(settings.timeout_seconds)),
         Some(ready) if ready.reason == ReadinessReason::WaitForRecovery => {
             settings.recovery_timeout_seconds.map(|seconds| ready.at.plus_seconds(seconds))
@@ -523,7 +534,8 @@ fn told_is_true(view: &View, _: &Rest) -> Option<String> {
 fn jobs_follow(view: &View, _: &Rest) -> Option<String> {
     view.jobs.iter().filter(|(_, job)| !job.has_ended).find_map(|(uid, job)| {
         let holder = view.holder_of(uid).filter(|seen| !is_leaving(&seen.record.state));
-        let problem = match (holder, job.runs) {
+        let may_run = holder.is_some_and(|seen| seen.record.state.may_run());
+        let problem = match (holder.filter(|_| may_run), job.runs) {
             (Some(_), false) => "has quota and does not run",
             (None, true) => "runs without quota",
             (None, false) if job.is_marked => "has no quota, and its template is not its user's",

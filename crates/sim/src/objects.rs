@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::fallbacks::{Demand, Fallbacks, Rule, Strategy};
 use crate::scenario::{FLAVORS, JobPlan, Queue, Quota};
 
 /// A flavor, whose nodes have its name as a label.
@@ -21,11 +22,43 @@ fn quota_json(flavor: &str, quota: Quota) -> Value {
     json!({"name": flavor, "resources": [resource]})
 }
 
-/// The resource groups of a queue or cohort.
-pub fn resource_groups(quotas: &[Quota]) -> Value {
+/// The resource groups of a queue or cohort that has these flavors, in this order.
+pub fn resource_groups(quotas: &[Quota], flavors: &[usize]) -> Value {
     let flavors: Vec<Value> =
-        FLAVORS.iter().zip(quotas).map(|(flavor, quota)| quota_json(flavor, *quota)).collect();
+        flavors.iter().map(|flavor| quota_json(FLAVORS[*flavor], quotas[*flavor])).collect();
     json!([{"coveredResources": ["cpu"], "flavors": flavors}])
+}
+
+fn rule_json(rule: &Rule) -> Value {
+    let mut value = json!({"name": rule.flavor.map_or("*", |flavor| FLAVORS[flavor])});
+    if rule.is_about_checks {
+        value["trigger"] = json!("AdmissionCheckRejected");
+    }
+    if let Some(seconds) = rule.timeout_seconds {
+        value["timeout"] = json!(format!("{seconds}s"));
+    }
+    value
+}
+
+fn strategy_json(strategy: &Strategy) -> Value {
+    let policy = if strategy.deactivates { "DeactivateWorkload" } else { "RetryAllFlavors" };
+    let rules: Vec<Value> = strategy.rules.iter().map(rule_json).collect();
+    json!({"fallbackStrategy": {"failurePolicy": policy, "rules": rules}})
+}
+
+fn demand_json(demand: &Demand) -> Value {
+    let flavors: Vec<&str> = demand.flavors.iter().map(|flavor| FLAVORS[*flavor]).collect();
+    json!({"name": demand.check, "onFlavors": flavors})
+}
+
+/// The part of a queue's spec that says which flavors it has and gives up, and which checks it demands. What it does not say
+/// is null, so that it can be a patch.
+pub fn fallbacks(quotas: &[Quota], fallbacks: &Fallbacks) -> Value {
+    let demands: Vec<Value> = fallbacks.checks.iter().map(demand_json).collect();
+    let checks = (!demands.is_empty()).then(|| json!({"admissionChecks": demands}));
+    json!({"resourceGroups": resource_groups(quotas, &fallbacks.flavors),
+        "flavorFungibility": fallbacks.strategy.as_ref().map(strategy_json),
+        "admissionChecksStrategy": checks})
 }
 
 /// A ClusterQueue.
@@ -35,9 +68,21 @@ pub fn cluster_queue(queue: &Queue) -> Value {
     if queue.borrows_by_priority {
         preemption["borrowWithinCohort"] = json!({"policy": "LowerPriority"});
     }
+    let mut spec = json!({"cohortName": queue.cohort, "queueingStrategy": strategy, "namespaceSelector": {},
+        "preemption": preemption});
+    if let (Value::Object(spec), Value::Object(more)) =
+        (&mut spec, fallbacks(&queue.quotas, &queue.fallbacks))
+    {
+        spec.extend(more.into_iter().filter(|(_, value)| !value.is_null()));
+    }
     json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": queue.name},
-        "spec": {"cohortName": queue.cohort, "queueingStrategy": strategy, "namespaceSelector": {},
-            "preemption": preemption, "resourceGroups": resource_groups(&queue.quotas)}})
+        "spec": spec})
+}
+
+/// An AdmissionCheck that somebody answers who does not say that it is there.
+pub fn admission_check(name: &str) -> Value {
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": {"name": name},
+        "spec": {"controllerName": "gangway.dev/manual"}})
 }
 
 /// A LocalQueue of the same name as its ClusterQueue.
@@ -54,7 +99,7 @@ pub fn cohort(name: &str, parent: Option<&str>, cpus: u32) -> Value {
     }
     if cpus > 0 {
         let quota = |nominal| Quota { nominal, borrowing_limit: None, lending_limit: None };
-        spec["resourceGroups"] = resource_groups(&[quota(cpus), quota(0)]);
+        spec["resourceGroups"] = resource_groups(&[quota(cpus), quota(0)], &[0, 1]);
     }
     json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
 }

@@ -6,7 +6,7 @@ use gangway_model::queues::{Quota, ResourceGroup};
 use gangway_model::workload::{Admission, Workload};
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Uid};
 
-use crate::view::{SeenPod, View};
+use crate::view::{SeenPod, View, flavors_of};
 
 /// A resource of a flavor.
 pub type Cell = (FlavorName, ResourceName);
@@ -37,29 +37,46 @@ pub fn all_uses(view: &View) -> BTreeMap<ClusterQueueName, Use> {
     view.queues.keys().map(|queue| (queue.clone(), use_of(view, queue))).collect()
 }
 
-/// Whether a Workload of a queue would find room on one of the queue's flavors where queues use so much.
+/// Whether a Workload of a queue would find room on one of the flavors that it has not given up where queues use so much.
 pub fn has_room_somewhere(
     view: &View,
     uses: &BTreeMap<ClusterQueueName, Use>,
     queue: &ClusterQueueName,
     workload: &Workload,
 ) -> bool {
-    let flavors = view.queues.get(queue).into_iter().flat_map(|queue| &queue.resource_groups);
-    let mut names = flavors.flat_map(|group| &group.flavors).map(|quotas| &quotas.flavor);
-    names.any(|flavor| {
-        let mut needs = Use::new();
-        for pod_set in workload.pod_sets.iter() {
-            for (resource, amount) in pod_set.requests.iter() {
-                let amount = i128::from(amount) * i128::from(pod_set.count);
-                *needs.entry((flavor.clone(), resource.clone())).or_default() += amount;
-            }
+    let record = view.queues.get(queue);
+    let history = workload.state.history().filter(|_| record.is_some_and(|queue| queue.fallback.is_some()));
+    let is_given_up = |flavor: &&FlavorName| {
+        history.is_some_and(|history| history.exhausted().any(|given_up| given_up == *flavor))
+    };
+    let mut names = record.into_iter().flat_map(flavors_of).filter(|flavor| !is_given_up(flavor));
+    names.any(|flavor| has_room_on(view, uses, queue, workload, flavor))
+}
+
+/// Whether a Workload of a queue would find room on a flavor if nobody used anything.
+pub fn could_have(view: &View, queue: &ClusterQueueName, workload: &Workload, flavor: &FlavorName) -> bool {
+    has_room_on(view, &BTreeMap::new(), queue, workload, flavor)
+}
+
+fn has_room_on(
+    view: &View,
+    uses: &BTreeMap<ClusterQueueName, Use>,
+    queue: &ClusterQueueName,
+    workload: &Workload,
+    flavor: &FlavorName,
+) -> bool {
+    let mut needs = Use::new();
+    for pod_set in workload.pod_sets.iter() {
+        for (resource, amount) in pod_set.requests.iter() {
+            let amount = i128::from(amount) * i128::from(pod_set.count);
+            *needs.entry((flavor.clone(), resource.clone())).or_default() += amount;
         }
-        let mut uses = uses.clone();
-        let own = uses.entry(queue.clone()).or_default();
-        needs.iter().for_each(|(cell, amount)| *own.entry(cell.clone()).or_default() += amount);
-        let use_in = |queue: &ClusterQueueName| uses.get(queue).cloned().unwrap_or_default();
-        needs.keys().all(|cell| exceeded_by(view, &use_in, queue, cell).is_none())
-    })
+    }
+    let mut uses = uses.clone();
+    let own = uses.entry(queue.clone()).or_default();
+    needs.iter().for_each(|(cell, amount)| *own.entry(cell.clone()).or_default() += amount);
+    let use_in = |queue: &ClusterQueueName| uses.get(queue).cloned().unwrap_or_default();
+    needs.keys().all(|cell| exceeded_by(view, &use_in, queue, cell).is_none())
 }
 
 /// Takes off what an admission gave.

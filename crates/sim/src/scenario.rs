@@ -5,14 +5,17 @@ use std::time::Duration;
 use gangway_model::planted::{Bug, Planted};
 use gangway_model::readiness::{RequeuingTimestamp, WaitForPodsReady};
 
+use crate::fallbacks::{Fallbacks, Scarcity, add_fallbacks};
 use crate::faults::Faults;
 
 /// The queues of every scenario.
 pub const QUEUES: [&str; 4] = ["a", "b", "c", "d"];
 /// The cohorts: `left` and `right` are below `root`.
 pub const COHORTS: [&str; 3] = ["root", "left", "right"];
-/// The flavors.
-pub const FLAVORS: [&str; 2] = ["f", "g"];
+/// The flavors. The last is only there where flavors are given up.
+pub const FLAVORS: [&str; 3] = ["f", "g", "h"];
+/// How many of them every scenario has.
+pub const USUAL_FLAVORS: usize = 2;
 
 /// What a queue has of a flavor: in cpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +38,15 @@ pub struct Queue {
     /// StrictFIFO instead of BestEffortFIFO.
     pub is_strict: bool,
     /// One per flavor.
-    pub quotas: [Quota; FLAVORS.len()],
+    pub quotas: Vec<Quota>,
     /// `withinClusterQueue`.
     pub within: &'static str,
     /// `reclaimWithinCohort`.
     pub reclaim: &'static str,
     /// Whether it preempts while it borrows.
     pub borrows_by_priority: bool,
+    /// Which flavors it gives up, and which checks it demands.
+    pub fallbacks: Fallbacks,
 }
 
 /// A Job.
@@ -90,6 +95,10 @@ pub enum Deed {
     SetCohortQuota(&'static str, u32),
     /// An administrator stops a queue or lets it go on.
     SetStopPolicy(&'static str, &'static str),
+    /// An administrator changes which flavors a queue has and gives up, and which checks it demands.
+    SetFallbacks(&'static str, Fallbacks),
+    /// There are no machines of a flavor any more, or there are again.
+    SetStock(&'static str, bool),
     /// An administrator changes the labels that a flavor puts on pods, to the same values: everybody looks again.
     TouchFlavor(&'static str),
     /// The controller dies with its nth write from now on, and starts again a little later.
@@ -111,6 +120,7 @@ impl Deed {
                 | Self::SetCohort(..)
                 | Self::SetCohortQuota(..)
                 | Self::SetStopPolicy(..)
+                | Self::SetFallbacks(..)
                 | Self::TouchFlavor(_)
         )
     }
@@ -130,12 +140,16 @@ pub struct Act {
 pub struct Scenario {
     /// From which everything else follows that is not written down here.
     pub seed: u64,
+    /// How many Jobs there were to be.
+    pub jobs: usize,
     /// Two controllers, of which one is elected; else there is one, and no election.
     pub is_elected: bool,
     /// A mistake that the controller is to make.
     pub planted: Planted,
     /// When pods have to be ready; none if nobody asks.
     pub readiness: Option<WaitForPodsReady>,
+    /// Machines that do not come, and checks; none if all come and nobody asks.
+    pub scarcity: Option<Scarcity>,
     /// The queues.
     pub queues: Vec<Queue>,
     /// What goes wrong while things happen.
@@ -144,14 +158,15 @@ pub struct Scenario {
     pub acts: Vec<Act>,
 }
 
-struct Dice(fastrand::Rng);
+/// Where all chance comes from.
+pub(crate) struct Dice(pub(crate) fastrand::Rng);
 
 impl Dice {
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(crate) fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.0.usize(0..all.len())]
     }
 
-    fn in_a_thousand(&mut self, chance: u32) -> bool {
+    pub(crate) fn in_a_thousand(&mut self, chance: u32) -> bool {
         self.0.u32(0..1000) < chance
     }
 
@@ -159,7 +174,7 @@ impl Dice {
         self.in_a_thousand(400).then(|| self.0.u32(0..4))
     }
 
-    fn quota(&mut self) -> Quota {
+    pub(crate) fn quota(&mut self) -> Quota {
         let nominal = self.0.u32(0..5);
         Quota {
             nominal,
@@ -174,10 +189,11 @@ impl Dice {
             name,
             cohort: self.one_of(&COHORTS),
             is_strict: self.in_a_thousand(300),
-            quotas: [self.quota(), self.quota()],
+            quotas: vec![self.quota(), self.quota()],
             within: self.one_of(&["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
             reclaim,
             borrows_by_priority: reclaim != "Never" && self.in_a_thousand(400),
+            fallbacks: Fallbacks::none(USUAL_FLAVORS),
         }
     }
 
@@ -233,11 +249,11 @@ impl Dice {
             2 => Deed::Suspend(job),
             3 => Deed::Unsuspend(job),
             4 => Deed::SetActive(job, self.0.bool()),
-            5 | 6 => Deed::SetQuota(queue, self.0.usize(0..FLAVORS.len()), self.quota()),
+            5 | 6 => Deed::SetQuota(queue, self.0.usize(0..USUAL_FLAVORS), self.quota()),
             7 => Deed::SetCohort(queue, self.one_of(&COHORTS)),
             8 => Deed::SetCohortQuota(self.one_of(&COHORTS), self.0.u32(0..4)),
             9 => Deed::SetStopPolicy(queue, self.one_of(&["None", "None", "Hold", "HoldAndDrain"])),
-            10 => Deed::TouchFlavor(self.one_of(&FLAVORS)),
+            10 => Deed::TouchFlavor(self.one_of(&FLAVORS[..USUAL_FLAVORS])),
             11 => Deed::CrashAfter(self.0.u64(1..40)),
             _ => Deed::StepClock(self.0.i64(-120..120)),
         }
@@ -264,9 +280,10 @@ fn add_hand_overs(seed: u64, span: u64, jobs: usize, acts: &mut Vec<Act>) -> boo
 
 /// Says when pods have to be ready, if they have to, and makes some Jobs slow and some hopeless. The dice are its own, so
 /// that all else of a scenario is the same.
-fn add_readiness(seed: u64, acts: &mut [Act], always: bool) -> Option<WaitForPodsReady> {
+fn add_readiness(seed: u64, acts: &mut [Act], asked: Option<bool>) -> Option<WaitForPodsReady> {
     let mut dice = Dice(fastrand::Rng::with_seed(seed ^ 0x4ead));
-    let is_asked = dice.in_a_thousand(300) || always;
+    let by_lot = dice.in_a_thousand(300);
+    let is_asked = asked.unwrap_or(by_lot);
     let readiness = is_asked.then(|| dice.readiness())?;
     for act in acts {
         if let Deed::Submit(plan) = &mut act.what {
@@ -280,9 +297,20 @@ fn add_readiness(seed: u64, acts: &mut [Act], always: bool) -> Option<WaitForPod
     Some(readiness)
 }
 
+/// What a scenario has to be about, or must not be; none is by lot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    readiness: Option<bool>,
+    fallbacks: Option<bool>,
+}
+
 impl Scenario {
     /// A scenario with this many Jobs and a third as many interferences. The same seed makes the same one.
     pub fn random(seed: u64, jobs: usize) -> Self {
+        Self::asked_for(seed, jobs, Asked::default())
+    }
+
+    fn asked_for(seed: u64, jobs: usize, asked: Asked) -> Self {
         let mut dice = Dice(fastrand::Rng::with_seed(seed));
         let queues = QUEUES.map(|name| dice.queue(name)).into();
         let faults = dice.faults();
@@ -297,36 +325,26 @@ impl Scenario {
             acts.push(Act { at, what: dice.interference(jobs) });
         }
         let is_elected = add_hand_overs(seed, span, jobs, &mut acts);
-        let readiness = add_readiness(seed, &mut acts, false);
-        acts.sort_by_key(|act| act.at);
-        Self { seed, is_elected, planted: Planted::default(), readiness, queues, faults, acts }
+        let readiness = add_readiness(seed, &mut acts, asked.readiness);
+        let planted = Planted::default();
+        let mut scenario =
+            Self { seed, jobs, is_elected, planted, readiness, scarcity: None, queues, faults, acts };
+        add_fallbacks(&mut scenario, span, asked.fallbacks);
+        scenario.acts.sort_by_key(|act| act.at);
+        scenario
     }
 
-    /// The same with a mistake, where that can show: pods have to be ready in time if it is about that, and do not have to
-    /// otherwise, so that nothing else is in its way.
+    /// The same with a mistake, where that can show: pods have to be ready in time, or machines do not come, if it is about
+    /// that, and neither is so otherwise, so that nothing else is in its way.
     pub fn with_mistake(self, bug: Bug) -> Self {
-        let scenario =
-            if bug.is_about_readiness() { self.with_readiness() } else { self.without_readiness() };
-        Self { planted: Some(bug).into(), ..scenario }
+        let asked =
+            Asked { readiness: Some(bug.is_about_readiness()), fallbacks: Some(bug.is_about_fallbacks()) };
+        Self { planted: Some(bug).into(), ..Self::asked_for(self.seed, self.jobs, asked) }
     }
 
-    /// The same where pods have to be ready in time.
-    pub fn with_readiness(mut self) -> Self {
-        if self.readiness.is_none() {
-            self.readiness = add_readiness(self.seed, &mut self.acts, true);
-        }
-        self
-    }
-
-    /// The same where nobody asks whether pods are ready, and all are at once.
-    pub fn without_readiness(mut self) -> Self {
-        self.readiness = None;
-        for act in &mut self.acts {
-            if let Deed::Submit(plan) = &mut act.what {
-                plan.ready_millis = Some(0);
-            }
-        }
-        self
+    /// The flavors that there are.
+    pub fn flavors(&self) -> &'static [&'static str] {
+        &FLAVORS[..self.scarcity.as_ref().map_or(USUAL_FLAVORS, |scarcity| scarcity.flavors)]
     }
 
     /// By how many seconds the clock of a controller may be wrong.

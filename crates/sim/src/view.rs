@@ -9,6 +9,7 @@ use gangway_api::records::{self, ResourceRules};
 use gangway_apiserver::{ChangeKind, Committed};
 use gangway_model::queues::{ClusterQueue, Cohort, LocalQueue};
 use gangway_model::readiness::WaitForPodsReady;
+use gangway_model::reasons::{CheckState, EvictionReason};
 use gangway_model::workload::{Admission, State, Workload};
 use gangway_model::{
     ClusterQueueName, CohortName, FlavorName, ObjectName, Quantity, Requests, ResourceName, Timestamp, Uid,
@@ -18,6 +19,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::checker::Question;
 use crate::dues::{Dues, Lately};
 use crate::witness::LEASE;
 
@@ -44,6 +46,10 @@ pub struct View {
     pub given: BTreeMap<Uid, Admission>,
     /// When a queue, cohort or flavor last changed.
     pub redefined_at: Option<Timestamp>,
+    /// When it last changed which flavors a queue has and gives up, and which checks it demands.
+    pub rules_changed_at: BTreeMap<ClusterQueueName, Timestamp>,
+    /// Checks that were asked, until whoever answers takes them.
+    pub questions: Vec<Question>,
     /// Who left for whom, in order.
     pub preemptions: Vec<Preempted>,
     /// When a Workload last gave quota of a queue back.
@@ -58,6 +64,12 @@ pub struct View {
     pub finished: usize,
     /// How many were told to leave.
     pub evictions: usize,
+    /// How many of them because a flavor was given up.
+    pub given_up: usize,
+    /// How many because a check refused.
+    pub refusals: usize,
+    /// How often a check said something.
+    pub answers: usize,
 }
 
 /// What a ClusterQueue's status says.
@@ -195,6 +207,7 @@ impl View {
                 record: read.record,
             };
             self.note_life(before.as_ref(), &seen, now);
+            self.note_checks(before.as_ref(), &seen);
             self.workloads.insert(uid.clone(), seen);
         }
         self.note_dues(before.as_ref(), &uid, now);
@@ -215,11 +228,35 @@ impl View {
         {
             self.freed_at.insert(given.admission.cluster_queue.clone(), now);
         }
-        if is_leaving(state) && !state_before.is_some_and(is_leaving) {
+        if let State::Evicting(_, eviction) = state
+            && !state_before.is_some_and(is_leaving)
+        {
             self.evictions += 1;
+            self.given_up += usize::from(eviction.reason == EvictionReason::FlavorFallback);
+            self.refusals += usize::from(eviction.reason == EvictionReason::AdmissionCheck);
             if let Some(preemptor) = state.preemptor() {
                 let (victim, preemptor) = (seen.record.uid.clone(), preemptor.clone());
                 self.preemptions.push(Preempted { victim, preemptor });
+            }
+        }
+    }
+
+    /// Checks that are asked, and what they say.
+    fn note_checks(&mut self, before: Option<&SeenWorkload>, seen: &SeenWorkload) {
+        let State::Holding(held) = &seen.record.state else { return };
+        let known = before.and_then(|before| before.record.state.checks());
+        for answer in held.checks.iter().flat_map(|checks| &checks.0) {
+            let state_before = known.and_then(|known| known.find(&answer.name)).map(|known| known.state);
+            if answer.state == CheckState::Pending {
+                self.questions.push(Question {
+                    workload: seen.record.name.name.to_string(),
+                    uid: seen.record.uid.to_string(),
+                    check: answer.name.to_string(),
+                    since: answer.at,
+                    reserved_at: held.reserved_at,
+                });
+            } else if state_before.is_some_and(|before| before != answer.state) {
+                self.answers += 1;
             }
         }
     }
@@ -269,6 +306,9 @@ impl View {
                 step.queue_numbers = queue_numbers(change);
                 let record = records::cluster_queue(&object).record;
                 self.told.insert(record.name.clone(), told_by(&object));
+                if self.queues.get(&record.name).is_none_or(|known| gives_up_otherwise(known, &record)) {
+                    self.rules_changed_at.insert(record.name.clone(), now);
+                }
                 replace(&mut self.queues, record.name.clone(), record, is_gone)
             }
             "cohorts" => {
@@ -307,6 +347,11 @@ impl View {
     /// Whether a queue, cohort or flavor changed so lately that nobody may know.
     pub fn was_redefined_lately(&self, now: Timestamp) -> bool {
         self.redefined_at.is_some_and(|at| at.is_recent(now))
+    }
+
+    /// Whether it changed so lately which flavors a queue has and gives up, and which checks it demands, that nobody may know.
+    pub fn has_new_rules(&self, queue: &ClusterQueueName, now: Timestamp) -> bool {
+        self.rules_changed_at.get(queue).is_none_or(|at| at.is_recent(now))
     }
 
     /// The ClusterQueue that a Workload waits in or uses.
@@ -413,6 +458,19 @@ fn replace<K: Ord, V: PartialEq>(all: &mut BTreeMap<K, V>, key: K, value: V, is_
     !is_same
 }
 
+/// Whether two definitions of a queue differ in the flavors that it has and gives up, or the checks that it demands.
+fn gives_up_otherwise(one: &ClusterQueue, other: &ClusterQueue) -> bool {
+    let flavors = |queue: &ClusterQueue| -> Vec<FlavorName> { flavors_of(queue).cloned().collect() };
+    one.fallback != other.fallback
+        || one.admission_checks != other.admission_checks
+        || flavors(one) != flavors(other)
+}
+
+/// The flavors of a queue.
+pub fn flavors_of(queue: &ClusterQueue) -> impl Iterator<Item = &FlavorName> {
+    queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|quotas| &quotas.flavor)
+}
+
 /// Whether a Workload was told to leave and has not left yet.
 pub fn is_leaving(state: &State) -> bool {
     matches!(state, State::Evicting(..))
@@ -480,7 +538,8 @@ fn said_of(state: &State) -> String {
         State::Holding(reservation) => {
             let flavors: Vec<&str> =
                 reservation.admission.flavors().iter().map(|flavor| flavor.as_str()).collect();
-            format!("has quota of {} on {}", reservation.admission.cluster_queue, flavors.join(", "))
+            let waits = if reservation.admitted_at.is_none() { ", may not run yet" } else { "" };
+            format!("has quota of {} on {}{waits}", reservation.admission.cluster_queue, flavors.join(", "))
         }
         State::Evicting(_, eviction) => match eviction.preemption.as_ref().and_then(|p| p.preemptor.as_ref())
         {

@@ -13,6 +13,7 @@ use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::{Clock, Timestamp};
 use tokio::sync::Notify;
 
+use crate::checker::Question;
 use crate::faults::{Asked, Chance, EventFate, Fate, Faults};
 use crate::invariants::{self, Violation};
 use crate::view::View;
@@ -43,6 +44,8 @@ pub struct Witness {
     pub crash: [Notify; CONTROLLERS.len()],
     /// Rung when a controller has to stand still, one each.
     pub freeze: [Notify; CONTROLLERS.len()],
+    /// Rung when a check is asked.
+    pub asked: Notify,
 }
 
 struct State {
@@ -111,6 +114,7 @@ impl Witness {
             state: Mutex::new(state),
             crash: Default::default(),
             freeze: Default::default(),
+            asked: Notify::new(),
         })
     }
 
@@ -244,6 +248,9 @@ impl Witness {
             state.seen_version = change.version;
             state.take(who, &change, now);
         }
+        if !state.view.questions.is_empty() {
+            self.asked.notify_one();
+        }
         if code >= 400 || !told.is_empty() {
             state.tell(now, &format!("{who} {} {} {code} {told}", asked.method, asked.place()));
         }
@@ -256,6 +263,11 @@ impl Witness {
             return Answered::ByNobody;
         }
         Answered::ByTheServer
+    }
+
+    /// The checks that were asked since somebody last wanted to know.
+    pub fn questions(&self) -> Vec<Question> {
+        std::mem::take(&mut self.state().view.questions)
     }
 
     /// What is there now, and what has been.

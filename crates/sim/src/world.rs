@@ -5,7 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use gangway_api::kueue::{self, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
+use gangway_api::kueue::{
+    self, AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass,
+};
 use gangway_apiserver::{ApiServer, controllers};
 use gangway_controller::workloads::Snapshot;
 use gangway_controller::{pods, workloads};
@@ -13,23 +15,41 @@ use gangway_model::Clock;
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_node::fake::{FakeNode, run_fake_nodes};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::checker::Checker;
 use crate::clock::VirtualClock;
 use crate::controller::{Controller, config};
+use crate::fallbacks::CHECKS;
 use crate::faults::{Chance, Connection, Faults};
 use crate::objects;
-use crate::scenario::{COHORTS, Deed, FLAVORS, JobPlan, QUEUES, Scenario};
+use crate::scenario::{COHORTS, Deed, JobPlan, QUEUES, Queue, Scenario};
 use crate::witness::{CONTROLLERS, Listener, Witness};
 
 /// Cpus of a fake node: more than all quotas together, so that quota alone decides.
 const NODE_CPUS: &str = "1000";
+
+fn node_name(flavor: &str) -> String {
+    format!("node-{flavor}")
+}
+
+/// All machines of a flavor.
+fn fake_node(flavor: &str) -> FakeNode {
+    FakeNode {
+        name: node_name(flavor),
+        labels: [("pool".to_owned(), flavor.to_owned())].into(),
+        capacity: [("cpu".to_owned(), NODE_CPUS.to_owned()), ("pods".to_owned(), "10000".to_owned())].into(),
+        ..FakeNode::default()
+    }
+}
 
 /// A cluster that is only played.
 pub struct World {
@@ -42,7 +62,9 @@ pub struct World {
     controller_clock: Arc<VirtualClock>,
     parts: JoinSet<()>,
     plans: BTreeMap<String, JobPlan>,
-    quotas: BTreeMap<&'static str, Vec<crate::scenario::Quota>>,
+    queues: BTreeMap<&'static str, Queue>,
+    /// Whoever answers checks agrees to everything.
+    agrees: watch::Sender<bool>,
     readiness: Option<WaitForPodsReady>,
 }
 
@@ -56,7 +78,7 @@ impl World {
         let witness = Witness::begin(api.clone(), clock.clone(), chance, listener);
         witness.expect(scenario.readiness.clone(), scenario.clock_error_seconds());
         let user = Connection::spared_client(&api, "user", &witness);
-        let quotas = scenario.queues.iter().map(|queue| (queue.name, queue.quotas.to_vec())).collect();
+        let queues = scenario.queues.iter().map(|queue| (queue.name, queue.clone())).collect();
         let mut world = Self {
             witness,
             api,
@@ -65,7 +87,8 @@ impl World {
             clock,
             parts: JoinSet::new(),
             plans: BTreeMap::new(),
-            quotas,
+            queues,
+            agrees: watch::Sender::new(false),
             readiness: scenario.readiness.clone(),
         };
         world.define(scenario).await;
@@ -79,7 +102,7 @@ impl World {
         for crd in gangway_api::crds() {
             self.expect(crds.create(&PostParams::default(), &crd).await);
         }
-        for name in FLAVORS {
+        for name in scenario.flavors() {
             self.create(&Api::<ResourceFlavor>::all(self.user.clone()), objects::flavor(name)).await;
         }
         for priority in 0..3 {
@@ -89,6 +112,10 @@ impl World {
         for name in COHORTS {
             let parent = (name != "root").then_some("root");
             self.create(&Api::<Cohort>::all(self.user.clone()), objects::cohort(name, parent, 0)).await;
+        }
+        for name in CHECKS.iter().filter(|_| scenario.scarcity.is_some()) {
+            let api: Api<AdmissionCheck> = Api::all(self.user.clone());
+            self.create(&api, objects::admission_check(name)).await;
         }
         for queue in &scenario.queues {
             self.create(&Api::<ClusterQueue>::all(self.user.clone()), objects::cluster_queue(queue)).await;
@@ -104,20 +131,21 @@ impl World {
         let clock: Arc<dyn Clock> = self.clock.clone();
         self.parts.spawn(controllers::jobs::run(client("job-controller"), clock.clone()).map(drop));
         self.parts.spawn(controllers::garbage::run(client("garbage-collector")).map(drop));
-        let nodes = FLAVORS.map(|pool| FakeNode {
-            name: format!("node-{pool}"),
-            labels: [("pool".to_owned(), pool.to_owned())].into(),
-            capacity: [("cpu".to_owned(), NODE_CPUS.to_owned()), ("pods".to_owned(), "10000".to_owned())]
-                .into(),
-            ..FakeNode::default()
-        });
-        let nodes = run_fake_nodes(client("node"), clock.clone(), nodes.into(), std::future::pending());
+        let nodes = scenario.flavors().iter().map(|flavor| fake_node(flavor)).collect();
+        let nodes = run_fake_nodes(client("node"), clock.clone(), nodes, std::future::pending());
         self.parts.spawn(nodes.map(drop));
+        if scenario.scarcity.is_some() {
+            let checker = Checker {
+                client: client("checker"),
+                clock: self.clock.clone(),
+                witness: self.witness.clone(),
+                agrees: self.agrees.subscribe(),
+                seed: scenario.seed,
+            };
+            self.parts.spawn(checker.run());
+        }
         let scheduler = Connection::client(&self.api, "gangway-scheduler", &self.witness);
-        let options = pods::Options {
-            scheduler_names: vec!["default-scheduler".to_owned()],
-            ..pods::Options::default()
-        };
+        let options = pods::Options::named(&["default-scheduler"]);
         self.parts.spawn(pods::run(scheduler, clock, options).map(drop));
         let controllers = if scenario.is_elected { CONTROLLERS.len() } else { 1 };
         for number in 0..controllers {
@@ -156,6 +184,7 @@ impl World {
             Deed::StepClock(seconds) => self.controller_clock.set_wrong_by(*seconds),
             Deed::Freeze(seconds) => self.witness.freeze_leader(*seconds),
             Deed::CutOff(seconds) => self.witness.cut_leader_off(*seconds),
+            Deed::SetStock(flavor, is_there) => self.set_stock(flavor, *is_there).await,
             redefinition => self.redefine(redefinition).await,
         }
     }
@@ -164,11 +193,16 @@ impl World {
         let queues: Api<ClusterQueue> = Api::all(self.user.clone());
         match deed {
             Deed::SetQuota(queue, flavor, quota) => {
-                if let Some(quotas) = self.quotas.get_mut(queue) {
-                    quotas[*flavor] = *quota;
-                    let spec = json!({"spec": {"resourceGroups": objects::resource_groups(quotas)}});
-                    self.patch(&queues, queue, spec).await;
-                }
+                let Some(known) = self.queues.get_mut(queue) else { return };
+                known.quotas[*flavor] = *quota;
+                let groups = objects::resource_groups(&known.quotas, &known.fallbacks.flavors);
+                self.patch(&queues, queue, json!({"spec": {"resourceGroups": groups}})).await;
+            }
+            Deed::SetFallbacks(queue, fallbacks) => {
+                let Some(known) = self.queues.get_mut(queue) else { return };
+                known.fallbacks = fallbacks.clone();
+                let spec = objects::fallbacks(&known.quotas, fallbacks);
+                self.patch(&queues, queue, json!({"spec": spec})).await;
             }
             Deed::SetCohort(queue, cohort) => {
                 self.patch(&queues, queue, json!({"spec": {"cohortName": cohort}})).await;
@@ -190,6 +224,20 @@ impl World {
             }
             other => unreachable!("{other:?} is not about a definition"),
         }
+    }
+
+    /// A node whose machines are gone takes no more pods; those that run there go on.
+    async fn set_stock(&self, flavor: &str, is_there: bool) {
+        let nodes: Api<Node> = Api::all(self.user.clone());
+        self.patch(&nodes, &node_name(flavor), json!({"spec": {"unschedulable": !is_there}})).await;
+    }
+
+    /// Everything that was missing comes back, and checks agree to everything.
+    pub async fn end_scarcity(&self, scenario: &Scenario) {
+        for flavor in scenario.flavors() {
+            self.set_stock(flavor, true).await;
+        }
+        self.agrees.send_replace(true);
     }
 
     /// The cluster as a controller that started now would see it.

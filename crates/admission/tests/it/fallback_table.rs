@@ -1,5 +1,7 @@
 //! Falling back to another flavor when machines do not come, and admission checks that agree or do not.
 
+mod starts;
+
 use gangway_admission::Event;
 use gangway_model::checks::{AdmissionCheck, RequiredCheck};
 use gangway_model::fallback::{FailurePolicy, FallbackRule, FallbackStrategy};

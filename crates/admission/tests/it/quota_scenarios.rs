@@ -3,6 +3,7 @@
 //! `GANGWAY_SCENARIOS=n` plays n scenarios instead of 10,000, `GANGWAY_SEED=s` begins with another seed.
 
 mod drive;
+mod fallback;
 mod generate;
 pub mod random;
 mod readiness;
@@ -133,8 +134,7 @@ fn compare_sides(
 fn by_root<'r>(scenario: &Scenario, model: &Model, round: &'r Round) -> BTreeMap<Node, Vec<&'r Decided>> {
     let mut roots: BTreeMap<Node, Vec<&Decided>> = BTreeMap::new();
     for decided in round.cycles.iter().flatten() {
-        let (Decided::Admitted { uid, .. } | Decided::Preempted { preemptor: uid, .. }) = decided;
-        let workload = scenario.workloads.iter().find(|(_, workload)| workload.uid == *uid);
+        let workload = scenario.workloads.iter().find(|(_, workload)| workload.uid == *decided.uid());
         let queue = workload.map_or("", |(_, workload)| &*workload.queue);
         roots.entry(model.root(&queue.into())).or_default().push(decided);
     }
@@ -187,6 +187,15 @@ impl Shares {
             ("one start at a time", counts.blocked),
             ("lost pod", counts.lost_pods),
             ("count begins anew", counts.counted_anew),
+            ("fallback by timeout", counts.fell_back_by_timeout),
+            ("fallback by rejected check", counts.fell_back_by_rejection),
+            ("exhausted round retried", counts.rounds_retried),
+            ("deactivation by exhaustion", counts.deactivated_exhausted),
+            ("preemption mid-budget", counts.preempted_mid_budget),
+            ("quota before checks agree", counts.reserved),
+            ("start when checks agree", counts.let_start),
+            ("retry of a check", counts.retried_by_check),
+            ("deactivation by a check", counts.deactivated_by_check),
         ];
         for (feature, count) in features {
             *self.features.entry(feature).or_default() += usize::from(count > 0);

@@ -37,15 +37,14 @@ impl LeaderElection {
         }
     }
 
-    /// What a file says; else the field that is wrong, and why.
-    pub(super) fn read(file: &file::LeaderElection, namespace: &str) -> Result<Self, (&'static str, String)> {
+    /// What a file says, and where it says nothing the default; else the field that is wrong, and why.
+    pub(crate) fn read(file: &file::LeaderElection, default: Self) -> Result<Self, (&'static str, String)> {
         let text = |setting: &Option<String>, default: &str| {
             setting.as_deref().filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
         };
         if file.resource_lock.as_deref().is_some_and(|lock| !lock.is_empty() && lock != "leases") {
             return Err(("resourceLock", "only \"leases\" is supported".to_owned()));
         }
-        let default = Self::in_namespace(namespace);
         let read = Self {
             namespace: text(&file.resource_namespace, &default.namespace),
             name: text(&file.resource_name, &default.name),
@@ -63,7 +62,7 @@ impl LeaderElection {
     }
 
     /// As a file would say it.
-    pub(super) fn show(setting: Option<&Self>) -> Value {
+    pub(crate) fn show(setting: Option<&Self>) -> Value {
         let Some(setting) = setting else { return json!({"leaderElect": false}) };
         let millis = |duration: Duration| format!("{}ms", duration.as_millis());
         json!({

@@ -4,7 +4,7 @@
 //! name. Nothing is ignored.
 
 mod election;
-mod file;
+pub(crate) mod file;
 mod readiness;
 mod support;
 
@@ -21,6 +21,7 @@ use crate::strict::{Finding, deserialize};
 use crate::yaml::{Document, documents};
 pub use election::LeaderElection;
 use file::File;
+pub(crate) use support::Refusals;
 
 /// The group of the configuration file.
 pub const GROUP: &str = "config.kueue.x-k8s.io";
@@ -117,7 +118,7 @@ impl Configuration {
     }
 }
 
-fn requirement_json(requirement: &Requirement) -> Value {
+pub(crate) fn requirement_json(requirement: &Requirement) -> Value {
     let operator = match requirement.operator {
         Operator::In => "In",
         Operator::NotIn => "NotIn",
@@ -163,6 +164,15 @@ impl std::error::Error for ConfigError {}
 
 /// The configuration that a file gives; `file` is its name for messages.
 pub fn load(file: &str, text: &str) -> Result<Configuration, ConfigError> {
+    load_document(file, text, read)
+}
+
+/// What the one document of a file gives, or the first that is wrong with it.
+pub(crate) fn load_document<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&Document) -> Result<T, Vec<Finding>>,
+) -> Result<T, ConfigError> {
     let error =
         |line, path: String, message: String| ConfigError { file: file.to_owned(), line, path, message };
     let documents = documents(text).map_err(|e| error(e.line, String::new(), e.message))?;

@@ -62,29 +62,29 @@ const GATES: &[(&str, bool)] = &[
 
 /// Collects what cannot be done.
 #[derive(Default)]
-struct Refusals(Vec<Finding>);
+pub(crate) struct Refusals(pub(crate) Vec<Finding>);
 
 impl Refusals {
-    fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
+    pub(crate) fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.0.push(Finding { path: path.into(), message: message.into() });
     }
 
     /// Refuses a setting that is there at all.
-    fn present<T>(&mut self, path: &str, setting: Option<&T>) {
+    pub(crate) fn present<T>(&mut self, path: &str, setting: Option<&T>) {
         if setting.is_some() {
             self.refuse(path, "is not supported yet; leave it out");
         }
     }
 
     /// Refuses a list that is not empty.
-    fn list<T>(&mut self, path: &str, setting: Option<&Vec<T>>) {
+    pub(crate) fn list<T>(&mut self, path: &str, setting: Option<&Vec<T>>) {
         if setting.is_some_and(|list| !list.is_empty()) {
             self.refuse(path, "is not supported yet; leave it out");
         }
     }
 
     /// Refuses a switch that is not as it has to be.
-    fn switch(&mut self, path: &str, setting: Option<bool>, supported: bool) {
+    pub(crate) fn switch(&mut self, path: &str, setting: Option<bool>, supported: bool) {
         if setting.is_some_and(|setting| setting != supported) {
             self.refuse(path, format!("is not supported yet; only {supported} is"));
         }
@@ -194,7 +194,7 @@ fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mu
     let Some(election) = file.leader_election.as_ref().filter(|e| e.leader_elect.unwrap_or(true)) else {
         return;
     };
-    match LeaderElection::read(election, &configuration.namespace) {
+    match LeaderElection::read(election, LeaderElection::in_namespace(&configuration.namespace)) {
         Ok(election) => configuration.leader_election = Some(election),
         Err((field, message)) => refusals.refuse(format!("leaderElection.{field}"), message),
     }

@@ -1,6 +1,8 @@
 //! Where a pod may run, in the terms of the model.
 
-use gangway_model::constraints::{Constraints, NodeSelectorTerm, Taint, TaintEffect, Toleration};
+use gangway_model::constraints::{
+    Constraints, NodeSelectorTerm, PreferredTerm, Taint, TaintEffect, Toleration,
+};
 use gangway_model::selector::{Operator, Requirement};
 use k8s_openapi::api::core::v1 as core;
 
@@ -26,16 +28,32 @@ impl ConstraintsError {
 /// Node selector, required node affinity and tolerations of a pod.
 pub fn constraints(pod: &core::PodSpec) -> Result<Constraints, ConstraintsError> {
     let node_selector = pod.node_selector.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
-    let required = pod
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref())
-        .and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-    let affinity = required
-        .map(|selector| selector.node_selector_terms.iter().map(term).collect::<Result<Vec<_>, _>>())
-        .transpose()?;
+    let affinity = node_affinity(pod).map_or(Ok(None), required_terms)?;
     let tolerations = tolerations(pod.tolerations.as_deref().unwrap_or_default())?;
     Ok(Constraints { node_selector, affinity, tolerations })
+}
+
+/// What a pod would like of its node, apart from what it demands.
+pub fn preferred_node_affinity(pod: &core::PodSpec) -> Result<Vec<PreferredTerm>, ConstraintsError> {
+    node_affinity(pod).map_or(Ok(Vec::new()), preferred_terms)
+}
+
+fn node_affinity(pod: &core::PodSpec) -> Option<&core::NodeAffinity> {
+    pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref())
+}
+
+/// The terms one of which must match; none if nothing is demanded.
+pub(crate) fn required_terms(
+    affinity: &core::NodeAffinity,
+) -> Result<Option<Vec<NodeSelectorTerm>>, ConstraintsError> {
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    required.map(|selector| selector.node_selector_terms.iter().map(term).collect()).transpose()
+}
+
+/// The terms that count towards the score.
+pub(crate) fn preferred_terms(affinity: &core::NodeAffinity) -> Result<Vec<PreferredTerm>, ConstraintsError> {
+    let preferred = affinity.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+    preferred.map(|p| Ok(PreferredTerm { weight: p.weight, term: term(&p.preference)? })).collect()
 }
 
 /// Tolerations of a pod or a flavor.
@@ -107,7 +125,7 @@ fn requirement(requirement: &core::NodeSelectorRequirement) -> Result<Requiremen
     Ok(Requirement { key: requirement.key.clone(), operator, values })
 }
 
-fn unknown(path: String, value: &str, allowed: &'static str) -> ConstraintsError {
+pub(super) fn unknown(path: String, value: &str, allowed: &'static str) -> ConstraintsError {
     ConstraintsError { path, value: value.to_owned(), allowed }
 }
 
@@ -138,6 +156,39 @@ mod tests {
         assert!(constraints.tolerations[0].exists && constraints.tolerations[0].key.is_none());
         assert_eq!(constraints.tolerations[1].effect, Some(TaintEffect::NoExecute));
         assert_eq!(constraints.tolerations[1].seconds, Some(5));
+    }
+
+    #[test]
+    fn preferences_are_read() {
+        let of = |affinity: serde_json::Value| {
+            preferred_node_affinity(&pod(json!({"containers": [], "affinity": affinity})))
+                .map_err(|error| error.to_string())
+        };
+        let preferred = |weight: i32, key: &str, operator: &str| {
+            json!({"weight": weight, "preference": {"matchExpressions": [
+                {"key": key, "operator": operator, "values": ["v"]}]}})
+        };
+        let list = |terms: Vec<serde_json::Value>| json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}});
+        let read = |weight, key: &str| PreferredTerm {
+            weight,
+            term: NodeSelectorTerm { labels: vec![Requirement::equals(key, "v")], fields: vec![] },
+        };
+        let table = [
+            (json!(null), Ok(vec![])),
+            (json!({"nodeAffinity": {}}), Ok(vec![])),
+            (list(vec![preferred(2, "a", "In"), preferred(100, "b", "In")]), Ok(vec![read(2, "a"), read(100, "b")])),
+            (
+                list(vec![json!({"weight": 1, "preference": {}})]),
+                Ok(vec![PreferredTerm { weight: 1, term: NodeSelectorTerm::default() }]),
+            ),
+            (
+                list(vec![preferred(1, "a", "Near")]),
+                Err("affinity.nodeAffinity: operator of \"a\": \"Near\" is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt".to_owned()),
+            ),
+        ];
+        for (affinity, expected) in table {
+            assert_eq!(of(affinity.clone()), expected, "{affinity}");
+        }
     }
 
     #[test]

@@ -40,6 +40,33 @@ pub enum RequestsError {
 /// restart stay and count from their start on. Pod-level resources replace the sum for the resources
 /// that they name. Overhead comes on top. Where a request is missing, the limit stands for it.
 pub fn requests(pod: &PodSpec) -> Result<Requests, RequestsError> {
+    requests_with(pod, &[])
+}
+
+/// What a container is taken to use, for ranking nodes, if it does not say: a tenth of a core and 200 MiB.
+const USUAL_REQUESTS: [(&str, i64); 2] = [("cpu", 100), ("memory", 200 << 20)];
+
+/// What one pod counts for when nodes are ranked: thousandths of a core, and bytes of memory.
+///
+/// As what it asks for, except that a container that asks for nothing counts as if it asked for a little. Else
+/// such pods would weigh nothing and pile up on one node. A request of 0 is one, and pod-level resources
+/// still replace the sum.
+pub fn scored_requests(pod: &PodSpec) -> Result<(i64, i64), RequestsError> {
+    let scored = requests_with(pod, &USUAL_REQUESTS)?;
+    Ok((scored.get("cpu"), scored.get("memory")))
+}
+
+/// What one pod asks for if each container that does not mention one of these resources asks for so much of it.
+fn requests_with(pod: &PodSpec, usual: &[(&str, i64)]) -> Result<Requests, RequestsError> {
+    let container_requests = |container: &Container, path: &str| {
+        let mut requests = container_requests(container, path)?;
+        for (resource, amount) in usual {
+            if !requests.contains(resource) {
+                requests.set(ResourceName::from(*resource), *amount);
+            }
+        }
+        Ok(requests)
+    };
     let mut running = Requests::new();
     for (index, container) in pod.containers.iter().enumerate() {
         running.add_all(&container_requests(container, &format!("containers[{index}]"))?);
@@ -184,6 +211,50 @@ mod tests {
                 .collect();
             assert_eq!(of(pod), Ok(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn containers_that_ask_for_nothing_count_a_little_when_nodes_are_ranked() {
+        const MIB: i64 = 1 << 20;
+        let nothing = || json!({"name": "c"});
+        let sidecar = || json!({"name": "s", "restartPolicy": "Always"});
+        let table = [
+            ("nothing", json!({"containers": [nothing()]}), (100, 200 * MIB)),
+            ("each container by itself", json!({"containers": [nothing(), nothing()]}), (200, 400 * MIB)),
+            (
+                "each resource by itself",
+                json!({"containers": [container(json!({"cpu": 1})), container(json!({"memory": "1Gi"}))]}),
+                (1100, 1224 * MIB),
+            ),
+            ("0 is a request", json!({"containers": [container(json!({"cpu": 0, "memory": 0}))]}), (0, 0)),
+            (
+                "limits stand for missing requests",
+                json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": 2}}}]}),
+                (2000, 200 * MIB),
+            ),
+            (
+                "init containers and sidecars",
+                json!({"initContainers": [nothing(), sidecar(), container(json!({"cpu": "150m"}))],
+                       "containers": [nothing()]}),
+                (250, 400 * MIB),
+            ),
+            (
+                "overhead comes on top",
+                json!({"containers": [nothing()], "overhead": {"cpu": "50m", "memory": "1Mi"}}),
+                (150, 201 * MIB),
+            ),
+            (
+                "pod-level resources replace the sum of what they name",
+                json!({"containers": [nothing(), nothing()], "resources": {"requests": {"cpu": 1}}}),
+                (1000, 400 * MIB),
+            ),
+        ];
+        for (name, pod, expected) in table {
+            assert_eq!(scored_requests(&serde_json::from_value(pod).unwrap()), Ok(expected), "{name}");
+        }
+        let bad = json!({"containers": [container(json!({"cpu": "many"}))]});
+        let error = scored_requests(&serde_json::from_value(bad).unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("containers[0].resources.requests.cpu: \"many\""), "{error}");
     }
 
     #[test]

@@ -7,4 +7,5 @@ mod fallback;
 mod golden;
 mod manifests;
 mod records;
+mod scheduler_config;
 mod schema;

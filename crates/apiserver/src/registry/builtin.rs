@@ -4,6 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event as SeriesEvent;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -134,6 +135,15 @@ pub(super) fn resources(store: &Store, namespaces: TableId) -> Vec<Resource> {
             .with_status()
             .with_generation()
             .selectable(&["status.successful"]),
+        Builtin::new(
+            "policy",
+            "poddisruptionbudgets",
+            "PodDisruptionBudget",
+            typed_check::<PodDisruptionBudget>,
+        )
+        .short(&["pdb"])
+        .with_status()
+        .with_generation(),
         Builtin::new("coordination.k8s.io", "leases", "Lease", typed_check::<Lease>),
         Builtin::new("scheduling.k8s.io", "priorityclasses", "PriorityClass", typed_check::<PriorityClass>)
             .short(&["pc"])

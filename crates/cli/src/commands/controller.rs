@@ -55,7 +55,7 @@ async fn check_version(client: &kube::Client) -> Result<(), Failure> {
 }
 
 /// A name that no other process has or had: the machine's, the process' and when it began.
-fn identity(clock: &dyn Clock) -> String {
+pub(super) fn identity(clock: &dyn Clock) -> String {
     let machine = nix::unistd::gethostname().unwrap_or_else(|_| "gangway".into());
     format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
 }

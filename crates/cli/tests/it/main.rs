@@ -1,5 +1,6 @@
 //! Tests of the whole: the rules of the repository and the end-to-end suite.
 
+mod compare;
 mod docs;
 mod e2e;
 mod leftovers;

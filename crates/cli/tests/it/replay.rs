@@ -1,5 +1,7 @@
 //! What `gangway replay` answers, and how it refuses.
 
+mod fallback;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

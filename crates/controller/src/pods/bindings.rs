@@ -14,25 +14,33 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::counts::BindCounts;
+use super::metrics::Effort;
 use crate::trouble::{Trouble, wait_after};
 
 /// Bindings that are sent but not answered, so that what is assumed never runs far ahead of the API.
 const MOST_IN_FLIGHT: usize = 256;
 /// After this long nobody knows how a request ended.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// A server in trouble is asked again after so long, before the binding counts as failed.
+const RETRY_WAITS: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
 
 /// One binding on its way.
 #[derive(Clone, Debug)]
-struct Flight {
-    id: DecisionId,
-    pod: PodRef,
-    node: NodeName,
+pub(super) struct Flight {
+    pub(super) id: DecisionId,
+    pub(super) pod: PodRef,
+    pub(super) node: NodeName,
+    /// What it took to come so far, to be counted when it has landed.
+    pub(super) effort: Effort,
 }
 
 /// How a request about a binding ended.
 struct Answer {
     flight: Flight,
     attempts: u32,
+    /// What went wrong when it was sent.
+    error: Option<String>,
     result: Result<Known, Failure>,
 }
 
@@ -47,6 +55,8 @@ enum Known {
 struct Failure {
     /// Whether the server is known to have refused, rather than silent or in trouble.
     refusal: Option<Refusal>,
+    /// Whether asking again soon may help.
+    is_passing: bool,
     error: String,
 }
 
@@ -58,8 +68,10 @@ enum Refusal {
 
 /// What the scheduler is told about one binding.
 pub(super) struct Report {
-    pub(super) id: DecisionId,
+    pub(super) flight: Flight,
     pub(super) outcome: Outcome,
+    /// What went wrong, where something did.
+    pub(super) error: Option<String>,
     /// The pod as it is now, to be taken in before the outcome.
     pub(super) observed: Option<Box<Pod>>,
 }
@@ -86,32 +98,30 @@ impl Bindings {
         self.requests.is_empty()
     }
 
-    pub(super) fn send(&mut self, id: DecisionId, pod: PodRef, node: NodeName) {
-        self.counts.bindings_sent();
-        let flight = Flight { id, pod, node };
-        self.requests.push(post(self.client.clone(), flight).boxed());
+    pub(super) fn send(&mut self, flight: Flight) {
+        let (client, counts) = (self.client.clone(), Arc::clone(&self.counts));
+        self.requests.push(persist(client, counts, flight).boxed());
     }
 
     /// The next thing that became known about a binding; pending for ever while there is none.
     pub(super) async fn next(&mut self) -> Option<Report> {
-        let Answer { flight, attempts, result } = self.requests.next().await?;
-        let id = flight.id;
+        let Answer { flight, attempts, error: earlier, result } = self.requests.next().await?;
         match result {
             Ok(Known::Landed) => {
                 self.trouble.worked();
                 self.counts.bindings_landed();
-                Some(Report { id, outcome: Outcome::Landed, observed: None })
+                Some(Report { flight, outcome: Outcome::Landed, error: None, observed: None })
             }
             Ok(Known::Read(observed)) => {
                 self.trouble.worked();
-                Some(self.after_reading(&flight, observed))
+                Some(self.after_reading(flight, observed, earlier))
             }
-            Err(Failure { refusal: Some(Refusal::Other), error }) => {
+            Err(Failure { refusal: Some(Refusal::Other), error, .. }) => {
                 self.trouble.failed(&error);
                 self.counts.bindings_rejected();
-                Some(Report { id, outcome: Outcome::Rejected, observed: None })
+                Some(Report { flight, outcome: Outcome::Rejected, error: Some(error), observed: None })
             }
-            Err(Failure { refusal, error }) => {
+            Err(Failure { refusal, error, .. }) => {
                 // A conflict may be our own binding that landed unseen: only the pod itself knows.
                 let wait = if refusal.is_some() { Duration::ZERO } else { wait_after(attempts) };
                 if refusal.is_none() {
@@ -121,14 +131,16 @@ impl Bindings {
                     self.counts.bindings_unknown();
                 }
                 self.counts.pods_read();
-                self.requests.push(read(self.client.clone(), flight, attempts + 1, wait).boxed());
-                Some(Report { id, outcome: Outcome::Unknown, observed: None })
+                let error = earlier.or(Some(error));
+                let again = read(self.client.clone(), flight.clone(), attempts + 1, error.clone(), wait);
+                self.requests.push(again.boxed());
+                Some(Report { flight, outcome: Outcome::Unknown, error, observed: None })
             }
         }
     }
 
     /// The pod was read after a binding whose end was not seen or that met a conflict.
-    fn after_reading(&self, flight: &Flight, observed: Option<Box<Pod>>) -> Report {
+    fn after_reading(&self, flight: Flight, observed: Option<Box<Pod>>, error: Option<String>) -> Report {
         let same =
             observed.filter(|pod| pod.metadata.uid.as_deref().is_some_and(|uid| flight.pod.uid == uid));
         let node = same.as_ref().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
@@ -146,11 +158,28 @@ impl Bindings {
                 Outcome::Conflict
             }
         };
-        Report { id: flight.id, outcome, observed: same }
+        Report { flight, outcome, error, observed: same }
     }
 }
 
-async fn post(client: Client, flight: Flight) -> Answer {
+/// Sends a binding, and sends it again while the server is in trouble. One that had landed all the same is then met by a conflict,
+/// and found out.
+async fn persist(client: Client, counts: Arc<BindCounts>, flight: Flight) -> Answer {
+    let mut waits = RETRY_WAITS.into_iter();
+    loop {
+        counts.bindings_sent();
+        let result = post(client.clone(), &flight).await;
+        match (&result, waits.next()) {
+            (Err(failure), Some(wait)) if failure.is_passing => {
+                counts.bindings_retried();
+                tokio::time::sleep(wait).await;
+            }
+            _ => return Answer { flight, attempts: 0, error: None, result },
+        }
+    }
+}
+
+async fn post(client: Client, flight: &Flight) -> Result<Known, Failure> {
     let namespace = flight.pod.name.namespace.as_str();
     let name = &*flight.pod.name.name;
     let binding = Binding {
@@ -171,11 +200,16 @@ async fn post(client: Client, flight: Flight) -> Answer {
     let parameters = PostParams::default();
     // Servers answer with a Status or with the Binding; neither says more than the status code.
     let request = pods.create_subresource::<_, serde_json::Value>("binding", name, &parameters, &binding);
-    let result = in_time(request).await.map(|_| Known::Landed);
-    Answer { flight, attempts: 0, result }
+    in_time(request).await.map(|_| Known::Landed)
 }
 
-async fn read(client: Client, flight: Flight, attempts: u32, wait: Duration) -> Answer {
+async fn read(
+    client: Client,
+    flight: Flight,
+    attempts: u32,
+    error: Option<String>,
+    wait: Duration,
+) -> Answer {
     tokio::time::sleep(wait).await;
     let pods: Api<Pod> = Api::namespaced(client, flight.pod.name.namespace.as_str());
     let result = match in_time(pods.get_opt(&flight.pod.name.name)).await {
@@ -183,14 +217,20 @@ async fn read(client: Client, flight: Flight, attempts: u32, wait: Duration) -> 
         // Whatever stops us from reading, only reading will tell.
         Err(failure) => Err(Failure { refusal: None, ..failure }),
     };
-    Answer { flight, attempts, result }
+    Answer { flight, attempts, error, result }
 }
 
 async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(Failure { refusal: refusal(&error), error: error.to_string() }),
-        Err(_) => Err(Failure { refusal: None, error: "the API server did not answer in time".to_owned() }),
+        Ok(Err(error)) => {
+            let (refusal, is_passing) = (refusal(&error), is_passing(&error));
+            Err(Failure { refusal, is_passing, error: error.to_string() })
+        }
+        Err(_) => {
+            let error = "the API server did not answer in time".to_owned();
+            Err(Failure { refusal: None, is_passing: false, error })
+        }
     }
 }
 
@@ -205,4 +245,19 @@ fn refusal(error: &kube::Error) -> Option<Refusal> {
         400..=499 => Some(Refusal::Other),
         _ => None,
     }
+}
+
+/// Whether the server is in trouble that may be over soon: asking again is better than to start from the beginning.
+fn is_passing(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return matches!(status.code, 500 | 503 | 504);
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::ConnectionRefused;
+        }
+        source = cause.source();
+    }
+    false
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use gangway_model::{Clock, Uid};
+use gangway_model::{Clock, NodeName, Uid};
 use gangway_placement::PodRef;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Patch, PatchParams};
@@ -25,6 +25,8 @@ use crate::trouble::Trouble;
 const QUIET_TIME: Duration = Duration::from_secs(1);
 /// Diagnostics leave the API server to others.
 const MOST_IN_FLIGHT: usize = 8;
+/// The same while bindings wait for an answer: they come first.
+const MOST_BESIDE_BINDINGS: usize = 2;
 /// Beyond this many waiting pods the rest are not told.
 const MOST_QUEUED: usize = 10_000;
 /// How often a condition is sent for one reason before it is given up.
@@ -34,13 +36,48 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is known of a pending pod's status; conditions that others wrote are kept.
 struct Seen {
     version: String,
+    generation: Option<i64>,
     conditions: Vec<PodCondition>,
+    nominated_node: Option<String>,
+}
+
+/// What a pod is told of why it has no node.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) cause: Cause,
+    pub(super) message: String,
+    /// The node on which room is made for it.
+    pub(super) nominated_node: Option<NodeName>,
+}
+
+/// Why a pod has no node, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It fits nowhere.
+    Unschedulable,
+    /// Something went wrong.
+    Error,
+}
+
+impl Cause {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unschedulable => "Unschedulable",
+            Self::Error => "SchedulerError",
+        }
+    }
+}
+
+/// A pod and what it was told.
+pub(super) struct Told {
+    pub(super) pod: PodRef,
+    pub(super) message: String,
 }
 
 #[derive(Clone)]
 struct Note {
     pod: PodRef,
-    message: String,
+    said: Said,
     attempts: u32,
 }
 
@@ -58,6 +95,8 @@ pub(super) struct Diagnostics {
     notes: BTreeMap<Uid, Note>,
     /// When to look at whose note, in order. Notes that were superseded are skipped.
     due: VecDeque<(Instant, Uid)>,
+    /// Whose note does not wait: a node is kept for the pod, and whoever starts after us has to know.
+    urgent: VecDeque<Uid>,
     requests: FuturesUnordered<BoxFuture<'static, Answer>>,
     trouble: Trouble,
 }
@@ -71,6 +110,7 @@ impl Diagnostics {
             seen: BTreeMap::new(),
             notes: BTreeMap::new(),
             due: VecDeque::new(),
+            urgent: VecDeque::new(),
             requests: FuturesUnordered::new(),
             trouble: Trouble::with("writing conditions of pods"),
         }
@@ -84,9 +124,14 @@ impl Diagnostics {
             self.forget(&uid.into());
             return;
         }
-        let conditions = pod.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        let version = pod.metadata.resource_version.clone().unwrap_or_default();
-        self.seen.insert(uid.into(), Seen { version, conditions });
+        let status = pod.status.as_ref();
+        let seen = Seen {
+            version: pod.metadata.resource_version.clone().unwrap_or_default(),
+            generation: pod.metadata.generation,
+            conditions: status.and_then(|status| status.conditions.clone()).unwrap_or_default(),
+            nominated_node: status.and_then(|status| status.nominated_node_name.clone()),
+        };
+        self.seen.insert(uid.into(), seen);
     }
 
     /// The pod is bound or gone.
@@ -103,42 +148,54 @@ impl Diagnostics {
     }
 
     /// A pod is to be told why it waits.
-    pub(super) fn tell(&mut self, pod: PodRef, message: String) {
+    pub(super) fn tell(&mut self, pod: PodRef, said: Said) {
         let uid = pod.uid.clone();
-        if self.notes.len() >= MOST_QUEUED && !self.notes.contains_key(&uid) {
+        let is_urgent = said.nominated_node.is_some();
+        if !is_urgent && self.notes.len() >= MOST_QUEUED && !self.notes.contains_key(&uid) {
             self.counts.conditions_dropped();
             return;
         }
-        if self.notes.insert(uid.clone(), Note { pod, message, attempts: 0 }).is_some() {
+        let before = self.notes.insert(uid.clone(), Note { pod, said, attempts: 0 });
+        if before.is_some() {
             // It is due already, with what it says now.
             self.counts.conditions_superseded();
-        } else {
+        }
+        if is_urgent {
+            self.urgent.push_back(uid);
+        } else if before.is_none() {
             self.due.push_back((Instant::now() + QUIET_TIME, uid));
         }
     }
 
-    /// Carries the lane on by one step; pending for ever while there is nothing to do.
-    pub(super) async fn step(&mut self) {
-        let may_send = self.requests.len() < MOST_IN_FLIGHT;
-        let next_due = self.due.front().map(|(when, _)| *when).filter(|_| may_send);
+    /// Carries the lane on by one step, and says who was told what; pending for ever while there is nothing to do.
+    pub(super) async fn step(&mut self, are_bindings_under_way: bool) -> Option<Told> {
+        let most = if are_bindings_under_way { MOST_BESIDE_BINDINGS } else { MOST_IN_FLIGHT };
+        let may_send = self.requests.len() < most;
+        let next_due = self.due.front().map(|(when, _)| *when);
+        let next_due = if self.urgent.is_empty() { next_due } else { Some(Instant::now()) };
         tokio::select! {
             biased;
-            Some(answer) = self.requests.next(), if !self.requests.is_empty() => self.ended(answer),
-            () = wait_until(next_due) => self.send_due(),
+            Some(answer) = self.requests.next(), if !self.requests.is_empty() => {
+                self.ended(answer);
+                None
+            }
+            () = wait_until(next_due.filter(|_| may_send)) => self.send_due(),
         }
     }
 
-    fn send_due(&mut self) {
-        let Some((_, uid)) = self.due.pop_front() else { return };
-        let Some(note) = self.notes.remove(&uid) else { return };
+    fn send_due(&mut self) -> Option<Told> {
+        let uid = self.urgent.pop_front().or_else(|| self.due.pop_front().map(|(_, uid)| uid))?;
+        let note = self.notes.remove(&uid)?;
         let Some(seen) = self.seen.get(&uid) else {
             self.counts.conditions_dropped();
-            return;
+            return None;
         };
-        if let Some(patch) = render(&note, seen, gangway_api::time::to_api(self.clock.now())) {
-            self.counts.conditions_sent();
-            self.requests.push(send(self.client.clone(), note, patch).boxed());
-        }
+        let patch = render(&note, seen, gangway_api::time::to_api(self.clock.now()))?;
+        self.counts.conditions_sent();
+        let is_first = note.attempts == 0;
+        let told = Told { pod: note.pod.clone(), message: note.said.message.clone() };
+        self.requests.push(send(self.client.clone(), note, patch).boxed());
+        is_first.then_some(told)
     }
 
     fn ended(&mut self, Answer { note, result }: Answer) {
@@ -186,23 +243,31 @@ fn render(
     let mut condition = PodCondition {
         type_: TYPE.to_owned(),
         status: "False".to_owned(),
-        reason: Some("Unschedulable".to_owned()),
-        message: Some(note.message.clone()),
+        reason: Some(note.said.cause.as_str().to_owned()),
+        message: Some(note.said.message.clone()),
         last_transition_time: Some(now),
+        observed_generation: seen.generation,
         ..PodCondition::default()
     };
+    let nominated = note.said.nominated_node.as_ref().map(NodeName::as_str);
+    let is_nominated_already = seen.nominated_node.as_deref().filter(|name| !name.is_empty()) == nominated;
     if let Some(present) = waits_already {
-        if present.reason == condition.reason && present.message == condition.message {
+        let says_so = present.reason == condition.reason && present.message == condition.message;
+        if says_so && is_nominated_already {
             return None;
         }
         condition.last_transition_time.clone_from(&present.last_transition_time);
     }
     let mut conditions: Vec<_> = seen.conditions.iter().filter(|c| c.type_ != TYPE).collect();
     conditions.push(&condition);
-    Some(json!({
+    let mut patch = json!({
         "metadata": {"uid": note.pod.uid.to_string(), "resourceVersion": seen.version},
         "status": {"conditions": conditions},
-    }))
+    });
+    if !is_nominated_already {
+        patch["status"]["nominatedNodeName"] = json!(nominated);
+    }
+    Some(patch)
 }
 
 async fn send(client: Client, note: Note, patch: serde_json::Value) -> Answer {
@@ -239,9 +304,20 @@ mod tests {
     }
 
     fn rendered(conditions: Vec<PodCondition>) -> Option<serde_json::Value> {
+        rendered_with(conditions, None, None)
+    }
+
+    fn rendered_with(
+        conditions: Vec<PodCondition>,
+        before: Option<&str>,
+        nominated: Option<&str>,
+    ) -> Option<serde_json::Value> {
         let pod = PodRef { name: ObjectName::new("ns", "p"), uid: "u".into() };
-        let note = Note { pod, message: "0/1 nodes".into(), attempts: 0 };
-        render(&note, &Seen { version: "7".into(), conditions }, at(9))
+        let nominated_node = nominated.map(NodeName::from);
+        let said = Said { cause: Cause::Unschedulable, message: "0/1 nodes".into(), nominated_node };
+        let nominated_node = before.map(str::to_owned);
+        let seen = Seen { version: "7".into(), generation: None, conditions, nominated_node };
+        render(&Note { pod, said, attempts: 0 }, &seen, at(9))
     }
 
     #[test]
@@ -253,6 +329,17 @@ mod tests {
         assert_eq!(conditions[0]["type"], "Other");
         assert_eq!(conditions[1]["lastTransitionTime"], "1970-01-01T00:00:09Z");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert!(patch["status"].get("nominatedNodeName").is_none(), "it had none");
+    }
+
+    #[test]
+    fn a_nomination_is_written_and_taken_back() {
+        let said = || vec![condition("PodScheduled", "False", "0/1 nodes")];
+        let patch = rendered_with(said(), None, Some("n")).unwrap();
+        assert_eq!(patch["status"]["nominatedNodeName"], "n");
+        assert_eq!(rendered_with(said(), Some("n"), Some("n")), None);
+        let patch = rendered_with(said(), Some("n"), None).unwrap();
+        assert!(patch["status"]["nominatedNodeName"].is_null());
     }
 
     #[test]

@@ -1,56 +1,97 @@
-//! Pods and nodes of the API as the scheduler knows them.
+//! Pods, nodes and disruption budgets of the API as the scheduler knows them.
 //!
 //! Reading is total. What cannot be understood becomes the safest record: a pod that is refused and says
 //! why, a node that takes no new pod.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::Arc;
 
 use gangway_api::pods;
+use gangway_api::records::label_selector;
+use gangway_api::time::from_api;
 use gangway_model::{ObjectName, Quantity, Requests, ResourceName, Timestamp};
-use gangway_placement::{NodeRecord, PodRecord};
-use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
+use gangway_placement::{Demands, DisruptionBudget, NodeRecord, PodLabels, PodRecord};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// The scheduler that a pod asks for if it names none.
 const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
+/// The condition of a pod that is removed by others.
+pub(super) const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Its reason where a scheduler does so to make room.
+pub(super) const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
 
 /// What the scheduler needs to know of a pod.
 pub fn pod_record(pod: &Pod) -> PodRecord {
     let none = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&none);
     let mut unsupported = unsupported_demands(spec);
-    let requests = pods::requests(spec).unwrap_or_else(|error| {
-        unsupported.push(error.to_string());
-        Requests::new()
-    });
-    let constraints = pods::constraints(spec).unwrap_or_else(|error| {
-        unsupported.push(error.to_string());
-        Default::default()
-    });
+    let demands = demands(spec, &mut unsupported);
     let meta = &pod.metadata;
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    let nominated = status.and_then(|status| status.nominated_node_name.as_deref());
     PodRecord {
         uid: meta.uid.clone().unwrap_or_default().into(),
-        name: ObjectName::new(
-            meta.namespace.as_deref().unwrap_or_default(),
-            meta.name.as_deref().unwrap_or_default(),
-        ),
-        scheduler_name: scheduler_name(spec).to_owned(),
+        name: object_name(meta),
+        labels: meta.labels.as_ref().map(PodLabels::from).unwrap_or_default(),
+        scheduler_name: scheduler_name(spec).into(),
         priority: spec.priority.unwrap_or(0),
-        created_at: meta.creation_timestamp.as_ref().map_or(Timestamp::EPOCH, gangway_api::time::from_api),
-        requests,
-        constraints,
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+        created_at: meta.creation_timestamp.as_ref().map_or(Timestamp::EPOCH, from_api),
+        started_at: status.and_then(|status| status.start_time.as_ref()).map(from_api),
+        demands: Arc::new(demands),
         gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
-        unsupported,
+        unsupported: unsupported.into(),
         node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+        nominated_node: nominated.filter(|name| !name.is_empty()).map(Into::into),
         deleting: meta.deletion_timestamp.is_some(),
+        preempted: meta.deletion_timestamp.is_some() && is_preempted(pod),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
     }
 }
 
+pub(super) fn object_name(meta: &ObjectMeta) -> ObjectName {
+    ObjectName::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+/// What the pod takes of its node and which nodes it accepts. What cannot be read is added to what is unsupported.
+fn demands(spec: &PodSpec, unsupported: &mut Vec<String>) -> Demands {
+    let (scored_cpu_millis, scored_memory_bytes) = pods::scored_requests(spec).unwrap_or_default();
+    Demands {
+        requests: read(pods::requests(spec), unsupported),
+        scored_cpu_millis,
+        scored_memory_bytes,
+        constraints: read(pods::constraints(spec), unsupported),
+        preferred: read(pods::preferred_node_affinity(spec), unsupported),
+        ports: read(pods::host_ports(spec), unsupported),
+        spread: read(pods::spread_constraints(spec), unsupported),
+    }
+}
+
+fn read<T: Default>(result: Result<T, impl Display>, unsupported: &mut Vec<String>) -> T {
+    result.unwrap_or_else(|error| {
+        unsupported.push(error.to_string());
+        T::default()
+    })
+}
+
+/// Whether a scheduler removes the pod to make room.
+fn is_preempted(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| {
+        condition.type_ == DISRUPTION_TARGET
+            && condition.status == "True"
+            && condition.reason.as_deref() == Some(PREEMPTION_BY_SCHEDULER)
+    })
+}
+
 /// The scheduler that is asked to place the pod.
 pub(super) fn scheduler_name(spec: &PodSpec) -> &str {
-    spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME)
+    spec.scheduler_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(DEFAULT_SCHEDULER_NAME)
 }
 
 /// Fields that bind the choice of a node in ways that the scheduler does not know yet.
@@ -62,25 +103,34 @@ fn unsupported_demands(spec: &PodSpec) -> Vec<String> {
     let repels = affinity.and_then(|a| a.pod_anti_affinity.as_ref()).is_some_and(|a| {
         a.required_during_scheduling_ignored_during_execution.as_ref().is_some_and(|terms| !terms.is_empty())
     });
-    let spreads =
-        spec.topology_spread_constraints.iter().flatten().any(|c| c.when_unsatisfiable == "DoNotSchedule");
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let claims_volumes =
         spec.volumes.iter().flatten().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some());
     let claims_devices = spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty());
     let table = [
         (attracts, "spec.affinity.podAffinity"),
         (repels, "spec.affinity.podAntiAffinity"),
-        (spreads, "spec.topologySpreadConstraints with DoNotSchedule"),
-        (containers.into_iter().any(has_host_port), "hostPort of a container"),
         (claims_volumes, "a volume with a PersistentVolumeClaim"),
         (claims_devices, "spec.resourceClaims"),
     ];
     table.into_iter().filter(|(present, _)| *present).map(|(_, field)| field.to_owned()).collect()
 }
 
-fn has_host_port(container: &Container) -> bool {
-    container.ports.iter().flatten().any(|port| port.host_port.is_some_and(|port| port > 0))
+/// How many of which pods may be removed. A selector that cannot be read, which no API server accepts, is for none.
+pub fn budget_record(budget: &PodDisruptionBudget) -> DisruptionBudget {
+    let name = object_name(&budget.metadata);
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(label_selector);
+    let selector = selector.transpose().unwrap_or_else(|error| {
+        tracing::warn!(budget = %name, error, "disruption budget protects nothing");
+        None
+    });
+    let status = budget.status.as_ref();
+    let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
+    DisruptionBudget {
+        name,
+        selector: selector.unwrap_or_default(),
+        allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
+        disrupted: disrupted.iter().flat_map(|pods| pods.keys().cloned()).collect(),
+    }
 }
 
 /// What the scheduler needs to know of a node.
@@ -136,9 +186,9 @@ mod tests {
             "nodeSelector": {"zone": "a"}, "nodeName": "",
         }));
         assert_eq!(record.name.to_string(), "ns/p");
-        assert_eq!((record.priority, record.scheduler_name.as_str()), (7, "gangway"));
-        assert_eq!(record.requests.get("cpu"), 500);
-        assert_eq!(record.gates, ["g"]);
+        assert_eq!((record.priority, &*record.scheduler_name), (7, "gangway"));
+        assert_eq!(record.demands.requests.get("cpu"), 500);
+        assert_eq!(*record.gates, ["g"]);
         assert_eq!(record.node, None, "an empty name is no name");
         assert!(record.unsupported.is_empty() && !record.finished && !record.deleting);
     }
@@ -151,8 +201,8 @@ mod tests {
             (json!({"affinity": {"podAffinity": required}}), 1),
             (json!({"affinity": {"podAntiAffinity": required}}), 1),
             (json!({"affinity": {"podAntiAffinity": {}}}), 0),
-            (spread("DoNotSchedule"), 1),
-            (spread("ScheduleAnyway"), 0),
+            (spread("DoNotSchedule"), 0),
+            (spread("Sometimes"), 1),
             (json!({"resourceClaims": [{"name": "gpu"}]}), 1),
             (json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}), 1),
             (json!({"volumes": [{"name": "v", "emptyDir": {}}]}), 0),
@@ -163,9 +213,46 @@ mod tests {
             spec["containers"] = json!([{"name": "c", "ports": [{"containerPort": 80}]}]);
             assert_eq!(pod(spec.clone()).unsupported.len(), expected, "{spec}");
         }
-        let host_port =
-            json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
-        assert_eq!(pod(host_port).unsupported, ["hostPort of a container"]);
+    }
+
+    #[test]
+    fn what_preemption_needs_is_read() {
+        let condition =
+            |reason: &str| json!([{"type": "DisruptionTarget", "status": "True", "reason": reason}]);
+        let read = |deleted: Value, reason: &str| {
+            let pod = json!({
+                "metadata": {"name": "p", "labels": {"app": "a"}, "deletionTimestamp": deleted},
+                "spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}],
+                         "preemptionPolicy": "Never"},
+                "status": {"nominatedNodeName": "n", "startTime": "1970-01-01T00:00:05Z",
+                           "conditions": condition(reason)},
+            });
+            pod_record(&serde_json::from_value(pod).unwrap())
+        };
+        let record = read(json!("2026-01-01T00:00:00Z"), PREEMPTION_BY_SCHEDULER);
+        assert!(record.preempted && record.deleting && record.never_preempts);
+        assert_eq!(record.nominated_node, Some("n".into()));
+        assert_eq!(record.started_at, Some(Timestamp::from_seconds(5)));
+        assert_eq!((record.labels.get("app"), record.demands.ports.len()), (Some("a"), 1));
+        assert!(!read(json!(null), PREEMPTION_BY_SCHEDULER).preempted, "it may still be saved");
+        assert!(!read(json!("2026-01-01T00:00:00Z"), "EvictionByEvictionAPI").preempted);
+    }
+
+    #[test]
+    fn a_budget_is_read_whole() {
+        let budget = |selector: Value| {
+            let budget = json!({
+                "metadata": {"name": "b", "namespace": "ns"}, "spec": {"selector": selector},
+                "status": {"disruptionsAllowed": 2, "disruptedPods": {"p": "2026-01-01T00:00:00Z"},
+                           "currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3},
+            });
+            budget_record(&serde_json::from_value(budget).unwrap())
+        };
+        let record = budget(json!({"matchLabels": {"app": "a"}}));
+        assert_eq!((record.name.to_string().as_str(), record.allowed), ("ns/b", 2));
+        assert_eq!((record.selector.requirements.len(), &*record.disrupted), (1, &["p".to_owned()][..]));
+        let unreadable = json!({"matchExpressions": [{"key": "a", "operator": "Sometimes"}]});
+        assert!(budget(unreadable).selector.requirements.is_empty());
     }
 
     fn spread(when: &str) -> Value {

@@ -4,13 +4,14 @@ use std::hash::Hash;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
-use gangway_model::{NodeName, Uid};
+use gangway_model::{NodeName, ObjectName, Uid};
 use gangway_placement::Event;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
-use super::records::{node_record, pod_record};
+use super::records::{budget_record, node_record, object_name, pod_record};
 use crate::index::{Forbidden, Index, Seen, uid_of};
 use crate::trouble::Waits;
 
@@ -21,15 +22,30 @@ const MOST_ITEMS_AT_ONCE: usize = 1024;
 pub(super) enum Item {
     Pod(Box<Result<watcher::Event<Pod>, watcher::Error>>),
     Node(Box<Result<watcher::Event<Node>, watcher::Error>>),
+    Budget(Box<Result<watcher::Event<PodDisruptionBudget>, watcher::Error>>),
 }
 
-/// Both watches as one stream.
+/// All watches as one stream.
 pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<Item>> {
     let pods = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default());
     let nodes = watcher(Api::<Node>::all(client.clone()), watcher::Config::default());
     let pods = pods.backoff(Waits::default()).map(|item| Item::Pod(Box::new(item)));
     let nodes = nodes.backoff(Waits::default()).map(|item| Item::Node(Box::new(item)));
-    stream::select(pods, nodes).ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
+    let budgets = watcher(Api::<PodDisruptionBudget>::all(client.clone()), watcher::Config::default());
+    let budgets = budgets.backoff(Waits::default()).map(|item| Item::Budget(Box::new(item)));
+    stream::select(stream::select(pods, nodes), budgets).ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
+}
+
+/// Whether a list is refused and will be until somebody changes the cluster: for lack of rights, or because the kind is not known.
+pub(super) fn is_refused<T>(item: &Result<T, watcher::Error>) -> bool {
+    let Err(
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)),
+    ) = item
+    else {
+        return false;
+    };
+    matches!(status.code, 401 | 403 | 404)
 }
 
 /// An object that is watched and what the scheduler is told of it.
@@ -69,6 +85,22 @@ impl Watched for Node {
 
     fn deleted(name: NodeName) -> Event {
         Event::NodeDeleted(name)
+    }
+}
+
+impl Watched for PodDisruptionBudget {
+    type Key = ObjectName;
+
+    fn key(&self) -> ObjectName {
+        object_name(&self.metadata)
+    }
+
+    fn applied(&self) -> Event {
+        Event::BudgetApplied(budget_record(self))
+    }
+
+    fn deleted(name: ObjectName) -> Event {
+        Event::BudgetDeleted(name)
     }
 }
 

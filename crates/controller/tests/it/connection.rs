@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gangway_apiserver::{ApiServer, ResponseBody};
 use gangway_model::{Clock, Timestamp};
 use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use kube::Client;
 use kube::client::Body;
 
@@ -47,6 +49,8 @@ pub(crate) enum Fault {
     CutOff,
     /// It lands, and nothing after it arrives.
     CutOffAfter,
+    /// The server refuses it with this code, without doing anything.
+    Refused(u16),
 }
 
 type FaultOf = Arc<dyn Fn(usize) -> Fault + Send + Sync>;
@@ -108,7 +112,8 @@ impl tower::Service<Request<Body>> for Connection {
             self.cut.notify_one();
             return futures::future::pending().boxed();
         }
-        let answer = (fault != Fault::Lost).then(|| self.server.call(request));
+        let is_sent = !matches!(fault, Fault::Lost | Fault::Refused(_));
+        let answer = is_sent.then(|| self.server.call(request));
         let cut = Arc::clone(&self.cut);
         let on_the_way = Arc::clone(&self.on_the_way);
         async move {
@@ -117,6 +122,9 @@ impl tower::Service<Request<Body>> for Connection {
                 on_the_way[1].fetch_max(others + 1, Ordering::SeqCst);
                 tokio::time::sleep(SLOW).await;
                 on_the_way[0].fetch_sub(1, Ordering::SeqCst);
+            }
+            if let Fault::Refused(code) = fault {
+                return Ok(refused(code));
             }
             let broken = || std::io::Error::other("the connection broke");
             let answer = answer.ok_or_else(broken)?.await.expect("the server cannot fail");
@@ -131,4 +139,13 @@ impl tower::Service<Request<Body>> for Connection {
         }
         .boxed()
     }
+}
+
+fn refused(code: u16) -> Response<ResponseBody> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Test",
+        "message": "the server is in trouble",
+    });
+    let body = Full::new(Bytes::from(status.to_string())).boxed_unsync();
+    Response::builder().status(code).body(body).expect("an answer")
 }

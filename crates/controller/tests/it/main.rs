@@ -6,6 +6,8 @@ mod election;
 mod evictions;
 mod fallback;
 mod pods;
+mod pods_failing;
+mod pods_preempting;
 mod readiness;
 mod workloads;
 mod world;

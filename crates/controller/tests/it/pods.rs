@@ -2,6 +2,7 @@
 //!
 //! Time is paused: waits cost nothing, and what never happens is noticed after a minute of virtual time.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,35 +22,35 @@ use serde_json::{Value, json};
 use crate::connection::{Connection, Fault, TokioClock};
 
 /// Longer than any wait of the scheduler.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An API that may be cut off, and a scheduler on it.
-struct World {
-    server: ApiServer,
+pub(crate) struct World {
+    pub(crate) server: ApiServer,
     counts: Arc<BindCounts>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { server: ApiServer::builder().seed(1).build(), counts: Arc::default() }
     }
 
-    fn scheduler(&self, client: Client) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn scheduler(&self, client: Client) -> impl Future<Output = ()> + use<> {
         let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
         let counts = Arc::clone(&self.counts);
-        let options = Options { scheduler_names: vec!["gangway".into()], counts, ..Options::default() };
+        let options = Options { counts, ..Options::default() };
         run(client, clock, options).map(|ended| panic!("the scheduler ended: {ended:?}"))
     }
 
-    fn counts(&self) -> BindCountsSnapshot {
+    pub(crate) fn counts(&self) -> BindCountsSnapshot {
         self.counts.snapshot()
     }
 
-    fn pods(&self) -> Api<Pod> {
+    pub(crate) fn pods(&self) -> Api<Pod> {
         Api::default_namespaced(self.server.client())
     }
 
-    async fn create_node(&self, name: &str, cpu: &str) {
+    pub(crate) async fn create_node(&self, name: &str, cpu: &str) {
         let nodes: Api<Node> = Api::all(self.server.client());
         let node = json!({"metadata": {"name": name}, "spec": {}});
         let node = serde_json::from_value(node).expect("a node");
@@ -62,9 +63,19 @@ impl World {
             .expect("the node has a status");
     }
 
-    async fn create_pod(&self, name: &str, cpu: &str, extra: Value) {
+    pub(crate) async fn label_node(&self, name: &str, key: &str, value: &str) {
+        let nodes: Api<Node> = Api::all(self.server.client());
+        let labels = Patch::Merge(json!({"metadata": {"labels": {key: value}}}));
+        nodes.patch(name, &PatchParams::default(), &labels).await.expect("the node has a label");
+    }
+
+    pub(crate) async fn create_pod(&self, name: &str, cpu: &str, extra: Value) {
+        self.create_labelled_pod(name, cpu, json!({}), extra).await;
+    }
+
+    pub(crate) async fn create_labelled_pod(&self, name: &str, cpu: &str, labels: Value, extra: Value) {
         let mut pod = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": labels},
             "spec": {
                 "schedulerName": "gangway",
                 "containers": [{"name": "main", "image": "host", "resources": {"requests": {"cpu": cpu}}}],
@@ -77,14 +88,14 @@ impl World {
         self.pods().create(&PostParams::default(), &pod).await.expect("the pod is created");
     }
 
-    async fn wait_for(&self, name: &str, condition: fn(&Pod) -> bool) -> Pod {
+    pub(crate) async fn wait_for(&self, name: &str, condition: fn(&Pod) -> bool) -> Pod {
         let reached = await_condition(self.pods(), name, move |pod: Option<&Pod>| pod.is_some_and(condition));
         let reached = tokio::time::timeout(PATIENCE, reached).await;
         reached.unwrap_or_else(|_| panic!("pod {name} does not get there")).expect("a watch").expect("a pod")
     }
 
     /// How many pods each node has, after all of `names` are bound.
-    async fn bound(&self, names: impl IntoIterator<Item = String>) -> BTreeMap<String, usize> {
+    pub(crate) async fn bound(&self, names: impl IntoIterator<Item = String>) -> BTreeMap<String, usize> {
         let mut nodes = BTreeMap::new();
         for name in names {
             let pod = self.wait_for(&name, |pod| node_of(pod).is_some()).await;
@@ -94,25 +105,25 @@ impl World {
     }
 }
 
-fn node_of(pod: &Pod) -> Option<&str> {
+pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-fn waits(pod: &Pod) -> bool {
+pub(crate) fn waits(pod: &Pod) -> bool {
     waiting_message(pod).is_some()
 }
 
-fn waiting_message(pod: &Pod) -> Option<&str> {
+pub(crate) fn waiting_message(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
     (condition.reason.as_deref() == Some("Unschedulable")).then_some(condition.message.as_deref())?
 }
 
-fn is_binding(request: &Request<Body>) -> bool {
+pub(crate) fn is_binding(request: &Request<Body>) -> bool {
     request.uri().path().ends_with("/binding")
 }
 
-fn names(count: usize) -> impl Iterator<Item = String> + Clone {
+pub(crate) fn names(count: usize) -> impl Iterator<Item = String> + Clone {
     (0..count).map(|i| format!("p{i}"))
 }
 
@@ -142,7 +153,11 @@ async fn a_pod_says_why_it_waits_and_is_bound_when_a_node_comes() {
     world.create_pod("p", "1", json!({})).await;
     let story = async {
         let pod = world.wait_for("p", waits).await;
-        assert_eq!(waiting_message(&pod), Some("0/1 nodes: 1 insufficient cpu"));
+        let message = waiting_message(&pod).unwrap_or_default();
+        assert!(
+            message.starts_with("0/1 nodes are available: 1 Insufficient cpu. preemption: "),
+            "{message}"
+        );
         world.create_node("large", "1").await;
         world.bound(["p".to_owned()]).await
     };
@@ -194,19 +209,18 @@ async fn demands_that_cannot_be_judged_are_said_on_the_pod() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_after_every_nth_binding_binds_nothing_twice() {
     const PODS: usize = 4;
-    for cut_at in 0..=PODS {
+    for (cut_at, fault) in (0..=PODS).flat_map(|n| [(n, Fault::CutOff), (n, Fault::CutOffAfter)]) {
         let world = World::new();
         world.create_node("a", "2").await;
         world.create_node("b", "2").await;
         for name in names(PODS) {
             world.create_pod(&name, "1", json!({})).await;
         }
-        let first =
-            Connection::new(
-                &world.server,
-                is_binding,
-                move |n| if n >= cut_at { Fault::CutOff } else { Fault::None },
-            );
+        let first = Connection::new(&world.server, is_binding, move |n| match n.cmp(&cut_at) {
+            Ordering::Less => Fault::None,
+            Ordering::Equal => fault,
+            Ordering::Greater => Fault::CutOff,
+        });
         if cut_at < PODS {
             tokio::select! {
                 () = world.scheduler(first.client()) => {}
@@ -296,9 +310,8 @@ async fn a_clock_that_stands_still_stops_nothing() {
     world.create_node("a", "1").await;
     world.create_pod("p", "1", json!({})).await;
     let clock = Arc::new(ManualClock::new(Timestamp::from_seconds(1)));
-    let options = Options { scheduler_names: vec!["gangway".into()], ..Options::default() };
     tokio::select! {
-        ended = run(world.server.client(), clock, options) => panic!("the scheduler ended: {ended:?}"),
+        ended = run(world.server.client(), clock, Options::default()) => panic!("the scheduler ended: {ended:?}"),
         _ = world.bound(["p".to_owned()]) => {}
     }
 }

@@ -1,9 +1,14 @@
 //! What the scheduler does, case by case.
 
 use gangway_model::constraints::Constraints;
+use gangway_placement::framework::PluginId;
 use gangway_placement::{Event, NodeRecord, Outcome, PodRecord, State};
 
-use crate::world::{Done, at, bound, empty, land, node, pod, requests, run, synced};
+use crate::world::{Done, at, bound, demanding, empty, labelled, land, node, pod, requests, run, synced};
+
+/// What a pod is told that asks for more than the only node has.
+const NO_ROOM: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: \
+     1 Preemption is not helpful for scheduling.";
 
 #[test]
 fn nothing_is_decided_before_everything_was_seen() {
@@ -33,7 +38,7 @@ fn a_pod_that_fits_nowhere_does_not_hold_up_others() {
     let mut scheduler = synced(vec![node("n", 1000)], vec![big, pod("small", 1000)]);
     let done = run(&mut scheduler, at(0));
     assert_eq!(done.bound_pods(), ["small"]);
-    assert_eq!(done.reports, [("big".to_owned(), "0/1 nodes: 1 insufficient cpu".to_owned())]);
+    assert_eq!(done.reports, [("big".to_owned(), NO_ROOM.to_owned())]);
 }
 
 #[test]
@@ -42,22 +47,28 @@ fn the_message_counts_nodes_by_cause() {
         |name: &str| NodeRecord { labels: [("disk".to_owned(), "ssd".to_owned())].into(), ..node(name, 100) };
     let constraints =
         Constraints { node_selector: vec![("disk".into(), "ssd".into())], ..Constraints::default() };
-    let wants = PodRecord { constraints, ..pod("p", 200) };
+    let wants = demanding(pod("p", 200), |demands| demands.constraints = constraints);
     let cordoned = NodeRecord { unschedulable: true, ..node("d", 9000) };
     let nodes = vec![labelled("a"), labelled("b"), node("c", 9000), cordoned];
     let mut scheduler = synced(nodes, vec![wants]);
     let done = run(&mut scheduler, at(0));
-    assert_eq!(done.reports[0].1, "0/4 nodes: 2 insufficient cpu, 1 cordoned, 1 node selector");
+    let told = "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, \
+                1 node(s) were unschedulable, 2 Insufficient cpu.";
+    assert!(done.reports[0].1.starts_with(told), "{:?}", done.reports[0]);
     let explanation = scheduler.explain(&"p".into());
-    assert_eq!(explanation.state, State::Waiting);
+    assert!(matches!(explanation.state, State::Unschedulable { .. }), "{explanation:?}");
+    let by_plugin = explanation.diagnosis.as_ref().map(|diagnosis| diagnosis.by_plugin.clone());
+    let ruled_out =
+        [(PluginId::NodeUnschedulable, 1), (PluginId::NodeAffinity, 1), (PluginId::NodeResourcesFit, 2)];
+    assert_eq!(by_plugin, Some(ruled_out.into()));
     assert!(explanation.shortages.is_empty(), "a single node has enough CPU: {explanation:?}");
 }
 
 #[test]
 fn without_nodes_a_pod_waits_for_one() {
     let mut scheduler = synced(vec![], vec![pod("p", 100)]);
-    assert_eq!(run(&mut scheduler, at(0)).reports[0].1, "there is no node in the cluster");
-    assert_eq!(scheduler.next_deadline(), None, "no polling");
+    assert_eq!(run(&mut scheduler, at(0)).reports[0].1, "no nodes available to schedule pods");
+    assert_eq!(scheduler.next_deadline(), Some(at(300)), "no polling");
     assert!(scheduler.apply(Event::NodeApplied(node("n", 100)), at(1)));
     assert_eq!(run(&mut scheduler, at(1)).bound_pods(), ["p"]);
 }
@@ -71,11 +82,17 @@ fn a_reason_is_reported_once_per_change() {
     assert!(!scheduler.apply(Event::PodApplied(pod("p", 500)), at(2)));
     scheduler.apply(Event::PodApplied(pod("r", 500)), at(3));
     let done = run(&mut scheduler, at(3));
-    assert_eq!(done.reports, [("r".to_owned(), "0/1 nodes: 1 insufficient cpu".to_owned())]);
-    scheduler.apply(Event::NodeApplied(node("m", 100)), at(4));
-    let done = run(&mut scheduler, at(4));
-    assert_eq!(done.reports.len(), 3);
-    assert_eq!(done.reports[0].1, "0/2 nodes: 2 insufficient cpu");
+    assert_eq!(done.reports, [("r".to_owned(), NO_ROOM.to_owned())]);
+    assert!(!scheduler.apply(Event::NodeApplied(node("m", 100)), at(4)), "it helps nobody");
+    scheduler.apply(Event::NodeDeleted("m".into()), at(5));
+    scheduler.apply(Event::NodeApplied(node("m", 600)), at(5));
+    let done = run(&mut scheduler, at(5));
+    assert_eq!(done.bound_pods(), ["p"], "one has room there, so only one is looked at");
+    let smaller = demanding(pod("q", 500), |demands| demands.requests = requests(&[("cpu", 200)]));
+    scheduler.apply(Event::PodApplied(smaller), at(6));
+    let done = run(&mut scheduler, at(6));
+    assert_eq!(done.reports.len(), 1);
+    assert!(done.reports[0].1.starts_with("0/2 nodes are available: 2 Insufficient cpu."), "{done:?}");
 }
 
 #[test]
@@ -104,7 +121,7 @@ fn pods_of_other_schedulers_take_room_but_are_not_placed() {
 
 #[test]
 fn gates_keep_a_pod_out() {
-    let gated = PodRecord { gates: vec!["quota".into()], ..pod("p", 100) };
+    let gated = PodRecord { gates: ["quota".to_owned()].into(), ..pod("p", 100) };
     let mut scheduler = synced(vec![node("n", 1000)], vec![gated]);
     assert_eq!(run(&mut scheduler, at(0)), Done::default());
     assert_eq!(scheduler.explain(&"p".into()).state, State::Gated(vec!["quota".into()]));
@@ -114,7 +131,7 @@ fn gates_keep_a_pod_out() {
 
 #[test]
 fn demands_that_cannot_be_judged_are_refused_and_said() {
-    let strange = PodRecord { unsupported: vec!["spec.affinity.podAffinity".into()], ..pod("p", 1) };
+    let strange = PodRecord { unsupported: ["spec.affinity.podAffinity".to_owned()].into(), ..pod("p", 1) };
     let mut scheduler = synced(vec![node("n", 1000)], vec![strange]);
     let done = run(&mut scheduler, at(0));
     assert!(done.binds.is_empty());
@@ -200,7 +217,9 @@ fn a_node_that_comes_back_still_has_its_pods() {
 
 #[test]
 fn explain_says_how_much_is_missing() {
-    let wants = PodRecord { requests: requests(&[("cpu", 3000), ("nvidia.com/gpu", 2)]), ..pod("p", 0) };
+    let wants = demanding(pod("p", 0), |demands| {
+        demands.requests = requests(&[("cpu", 3000), ("nvidia.com/gpu", 2)]);
+    });
     let scheduler = synced(vec![node("a", 1000), node("b", 2000)], vec![wants]);
     let shown: Vec<String> =
         scheduler.explain(&"p".into()).shortages.iter().map(ToString::to_string).collect();
@@ -211,4 +230,34 @@ fn explain_says_how_much_is_missing() {
             "nvidia.com/gpu: 2 requested, at most 0 free on a node"
         ]
     );
+}
+
+#[test]
+fn a_change_of_a_pod_does_not_bring_an_older_nomination_back() {
+    let mut high = pod("high", 1000);
+    (high.priority, high.nominated_node) = (10, Some("gone".into()));
+    let low = bound(&pod("low", 1000), "a");
+    let mut scheduler = synced(vec![node("a", 1000)], vec![low, high.clone()]);
+    let done = run(&mut scheduler, at(0));
+    assert_eq!(done.preemptions.len(), 1, "{done:?}");
+    // The new nomination is on its way; meanwhile somebody changes a label.
+    let changed = labelled(high.clone(), &[("a", "b")]);
+    scheduler.apply(Event::PodApplied(changed), at(1));
+    assert_eq!(scheduler.explain(&high.uid).nominated_node, Some("a".into()));
+}
+
+#[test]
+fn room_that_was_made_wakes_the_one_it_was_made_for_though_an_equal_one_is_first() {
+    let low = bound(&pod("low", 400), "n");
+    let high = |uid: &str| PodRecord { priority: 2, ..pod(uid, 400) };
+    let mut scheduler = synced(vec![node("n", 500)], vec![low.clone(), high("a"), high("b")]);
+    let done = run(&mut scheduler, at(0));
+    let [(preemptor, victims, id)] = &done.preemptions[..] else { panic!("{done:?}") };
+    assert_eq!((preemptor.as_str(), &victims[..]), ("a", &["low".to_owned()][..]));
+    let leaving = PodRecord { deleting: true, preempted: true, ..low };
+    scheduler.apply(Event::PodApplied(leaving), at(1));
+    scheduler.apply(Event::Outcome(*id, Outcome::Landed), at(1));
+    assert_eq!(run(&mut scheduler, at(1)).binds, [], "b waits since before that");
+    scheduler.apply(Event::PodDeleted("low".into()), at(20));
+    assert_eq!(run(&mut scheduler, at(20)).bound_pods(), ["a"]);
 }

@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use gangway_model::constraints::{Constraints, Taint, TaintEffect, Toleration};
 use gangway_model::{NodeName, Timestamp, Uid};
-use gangway_placement::{Decision, DecisionId, Event, NodeRecord, Outcome, PodRecord, Scheduler, State};
+use gangway_placement::{
+    Decision, DecisionId, Event, NodeRecord, Outcome, PodRecord, PodRef, Scheduler, State,
+};
 use proptest::prelude::*;
 
-use crate::world::{at, bound, empty, node, pod, requests};
+use crate::world::{at, bound, demanding, empty, node, pod, requests};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -25,6 +27,7 @@ enum Step {
     Answer(usize, Outcome),
     ObserveBinding(usize),
     Decide(usize),
+    Preempt(bool),
     PassSeconds(i64),
 }
 
@@ -54,6 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any_pod.clone(), outcome).prop_map(|(pod, outcome)| Step::Answer(pod, outcome)),
         4 => any_pod.prop_map(Step::ObserveBinding),
         4 => (0..4_usize).prop_map(Step::Decide),
+        2 => prop::bool::weighted(0.8).prop_map(Step::Preempt),
         2 => (0..5_i64).prop_map(Step::PassSeconds),
     ]
 }
@@ -72,6 +76,7 @@ struct World {
     pods: BTreeMap<Uid, PodRecord>,
     flights: BTreeMap<Uid, Flight>,
     created: usize,
+    preemptions: Vec<(DecisionId, Vec<Uid>)>,
     log: Vec<Decision>,
 }
 
@@ -80,7 +85,16 @@ impl World {
         let mut scheduler = empty();
         scheduler.apply(Event::Synced, at(0));
         let (nodes, pods, flights) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { scheduler, now: at(0), nodes, pods, flights, created: 0, log: Vec::new() }
+        Self {
+            scheduler,
+            now: at(0),
+            nodes,
+            pods,
+            flights,
+            created: 0,
+            preemptions: Vec::new(),
+            log: Vec::new(),
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -112,6 +126,7 @@ impl World {
             Step::Decide(budget) => {
                 self.decide(budget);
             }
+            Step::Preempt(works) => self.carry_out_preemption(works),
             Step::PassSeconds(seconds) => self.now = self.now.plus_seconds(seconds),
             Step::OpenGates(n)
             | Step::BeginDeletion(n)
@@ -153,15 +168,15 @@ impl World {
             tolerations: tolerates.then_some(toleration).into_iter().collect(),
         };
         let gates = gated.then(|| "quota".to_owned()).into_iter().collect();
-        let record = pod(&format!("p{}", self.created), cpu);
-        self.observe(PodRecord { priority, created_at: self.now, constraints, gates, ..record });
+        let record = demanding(pod(&format!("p{}", self.created), cpu), |d| d.constraints = constraints);
+        self.observe(PodRecord { priority, created_at: self.now, gates, ..record });
     }
 
     fn change_pod(&mut self, step: &Step, pod: PodRecord) {
         let flying = self.flights.contains_key(&pod.uid);
         let landed = self.flights.get(&pod.uid).is_some_and(|flight| flight.landed);
         match step {
-            Step::OpenGates(_) => self.observe(PodRecord { gates: vec![], ..pod }),
+            Step::OpenGates(_) => self.observe(PodRecord { gates: Box::default(), ..pod }),
             Step::BeginDeletion(_) if !landed => self.observe(PodRecord { deleting: true, ..pod }),
             Step::DeletePod(_) => {
                 self.pods.remove(&pod.uid);
@@ -197,17 +212,69 @@ impl World {
         self.tell(Event::Outcome(id, outcome));
     }
 
-    fn decide(&mut self, budget: usize) -> usize {
-        let decisions = self.scheduler.next(self.now, budget);
-        assert!(decisions.len() <= budget);
+    /// One by one, so that each is judged by the state that it was made in.
+    fn decide(&mut self, budget: usize) {
+        (0..budget).for_each(|_| self.decide_once());
+    }
+
+    fn decide_once(&mut self) {
+        let decisions = self.scheduler.next(self.now, 1);
+        assert!(decisions.len() <= 1);
         for decision in &decisions {
-            if let Decision::Bind { id, pod, node } = decision {
-                self.judge_binding(&pod.uid, node);
-                self.flights.insert(pod.uid.clone(), Flight { id: *id, node: node.clone(), landed: false });
+            match decision {
+                Decision::Bind { id, pod, node } => {
+                    self.judge_binding(&pod.uid, node);
+                    let flight = Flight { id: *id, node: node.clone(), landed: false };
+                    self.flights.insert(pod.uid.clone(), flight);
+                }
+                Decision::Preempt { id, preemptor, node, victims, .. } => {
+                    self.judge_preemption(&preemptor.uid, node, victims);
+                    self.preemptions.push((*id, victims.iter().map(|victim| victim.uid.clone()).collect()));
+                }
+                Decision::Report { .. } => {}
             }
         }
-        self.log.extend(decisions.iter().cloned());
-        decisions.len()
+        self.log.extend(decisions);
+    }
+
+    /// Victims matter less, are on the node, and make room.
+    fn judge_preemption(&self, uid: &Uid, node: &NodeName, victims: &[PodRef]) {
+        let pod = &self.pods[uid];
+        assert!(!victims.is_empty());
+        for victim in victims {
+            let victim = &self.pods[&victim.uid];
+            let is_there = victim.node.as_ref() == Some(node)
+                || self.flying(&victim.uid) && self.flights[&victim.uid].node == *node;
+            assert!(is_there && victim.priority < pod.priority, "{uid} removes {victim:?}");
+        }
+        let stays = |other: &Uid| !victims.iter().any(|victim| victim.uid == *other);
+        assert!(self.fits_among(pod, &self.nodes[node], stays), "{uid} would not fit on {node} without them");
+        // Room that is made there for others counts too, and the world does not know of it.
+        let is_made_here = |other: &Uid| self.scheduler.explain(other).nominated_node.as_ref() == Some(node);
+        if self.pods.keys().any(|other| other != uid && is_made_here(other)) {
+            return;
+        }
+        for spared in victims {
+            let stays = |other: &Uid| stays(other) || *other == spared.uid;
+            let fits = self.fits_among(pod, &self.nodes[node], stays);
+            assert!(!fits, "{uid} would have fitted with {spared:?} too");
+        }
+    }
+
+    /// Those who have to go begin to, or one cannot be removed.
+    fn carry_out_preemption(&mut self, works: bool) {
+        if self.preemptions.is_empty() {
+            return;
+        }
+        let (id, victims) = self.preemptions.remove(0);
+        for uid in &victims {
+            let Some(mut victim) = self.pods.get(uid).cloned().filter(|_| works) else { continue };
+            if self.flights.get(uid).is_some_and(|flight| flight.landed) {
+                victim.node = self.flights.remove(uid).map(|flight| flight.node);
+            }
+            self.observe(PodRecord { deleting: true, preempted: true, ..victim });
+        }
+        self.tell(Event::Outcome(id, if works { Outcome::Landed } else { Outcome::Rejected }));
     }
 
     fn judge_binding(&self, uid: &Uid, node: &NodeName) {
@@ -223,18 +290,23 @@ impl World {
     }
 
     fn fits(&self, pod: &PodRecord, node: &NodeRecord) -> bool {
+        self.fits_among(pod, node, |_| true)
+    }
+
+    fn fits_among(&self, pod: &PodRecord, node: &NodeRecord, stays: impl Fn(&Uid) -> bool) -> bool {
         let here = |other: &&PodRecord| {
-            other.node.as_ref() == Some(&node.name)
-                || self.flying(&other.uid) && self.flights[&other.uid].node == node.name
+            stays(&other.uid)
+                && (other.node.as_ref() == Some(&node.name)
+                    || self.flying(&other.uid) && self.flights[&other.uid].node == node.name)
         };
         let others: Vec<_> = self.pods.values().filter(here).collect();
-        let taken: i64 = others.iter().map(|other| other.requests.get("cpu")).sum();
-        let cpu = pod.requests.get("cpu");
+        let taken: i64 = others.iter().map(|other| other.demands.requests.get("cpu")).sum();
+        let cpu = pod.demands.requests.get("cpu");
         (cpu == 0 || taken + cpu <= node.allocatable.get("cpu"))
             && (others.len() as i64) < node.allocatable.get("pods")
             && !node.unschedulable
-            && (node.taints.is_empty() || !pod.constraints.tolerations.is_empty())
-            && (pod.constraints.node_selector.is_empty() || node.labels.contains_key("disk"))
+            && (node.taints.is_empty() || !pod.demands.constraints.tolerations.is_empty())
+            && (pod.demands.constraints.node_selector.is_empty() || node.labels.contains_key("disk"))
     }
 
     /// Every pod is somewhere, and where it is agrees with what the world knows.
@@ -246,9 +318,12 @@ impl World {
                 State::Bound(node) => pod.node.as_ref() == Some(node),
                 State::Assumed(node) => self.flying(uid) && self.flights[uid].node == *node,
                 State::Gated(_) => !pod.gates.is_empty(),
-                State::Ready | State::BackingOff(_) => pod.node.is_none() && !self.flying(uid),
-                State::Waiting => {
-                    explanation.diagnosis.is_some_and(|d| d.fitting == 0 && d.nodes == self.nodes.len())
+                State::Active
+                | State::BackingOff(_)
+                | State::BackingOffAfterError(_)
+                | State::Preempting(_) => pod.node.is_none() && !self.flying(uid),
+                State::Unschedulable { .. } => {
+                    explanation.diagnosis.is_some_and(|d| d.nodes == self.nodes.len())
                 }
                 State::Unknown => pod.deleting && pod.node.is_none(),
                 State::Unsupported(_) => false,
@@ -259,11 +334,25 @@ impl World {
 
     /// Lets everything happen that happens by itself, and demands that nobody waits in vain.
     fn settle(&mut self) {
-        while let Some(deadline) = self.scheduler.next_deadline() {
-            self.now = self.now.max(deadline);
-            while self.decide(3) > 0 {}
+        loop {
+            while self.scheduler.has_work() {
+                self.decide(3);
+            }
+            let leaving = |pod: &&PodRecord| pod.deleting && (pod.node.is_some() || pod.preempted);
+            let gone: Vec<Uid> = self.pods.values().filter(leaving).map(|pod| pod.uid.clone()).collect();
+            if !self.preemptions.is_empty() {
+                self.carry_out_preemption(true);
+            } else if let Some(uid) = gone.first() {
+                self.pods.remove(uid);
+                self.tell(Event::PodDeleted(uid.clone()));
+            } else {
+                // Nobody may depend on being looked at every five minutes.
+                let soon = self.now.plus_seconds(60);
+                let Some(deadline) = self.scheduler.next_deadline().filter(|at| *at < soon) else { break };
+                self.now = self.now.max(deadline);
+                self.decide(3);
+            }
         }
-        while self.decide(3) > 0 {}
         for (uid, pod) in &self.pods {
             if pod.node.is_none() && !self.flying(uid) && pod.gates.is_empty() && !pod.deleting {
                 let node = self.nodes.values().find(|node| self.fits(pod, node));

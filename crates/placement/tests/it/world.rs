@@ -1,9 +1,11 @@
 //! Short ways to write nodes, pods and a scheduler.
 
-use gangway_model::constraints::Constraints;
+use std::sync::Arc;
+
+use gangway_model::scheduling::SchedulerSettings;
 use gangway_model::{ObjectName, Requests, ResourceName, Timestamp};
 use gangway_placement::{
-    Decision, DecisionId, Event, NodeRecord, Options, Outcome, PodRecord, Scheduler, WaitReason,
+    Decision, DecisionId, Demands, Event, NodeRecord, Options, Outcome, PodLabels, PodRecord, Scheduler,
 };
 
 pub fn at(seconds: i64) -> Timestamp {
@@ -25,20 +27,42 @@ pub fn node(name: &str, cpu: i64) -> NodeRecord {
 }
 
 pub fn pod(uid: &str, cpu: i64) -> PodRecord {
+    let demands = Demands {
+        requests: requests(&[("cpu", cpu)]),
+        scored_cpu_millis: if cpu == 0 { 100 } else { cpu },
+        scored_memory_bytes: 200 << 20,
+        ..Demands::default()
+    };
     PodRecord {
         uid: uid.into(),
         name: ObjectName::new("default", uid),
-        scheduler_name: "gangway".to_owned(),
+        labels: PodLabels::default(),
+        scheduler_name: "gangway".into(),
         priority: 0,
+        never_preempts: false,
         created_at: at(0),
-        requests: requests(&[("cpu", cpu)]),
-        constraints: Constraints::default(),
-        gates: Vec::new(),
-        unsupported: Vec::new(),
+        started_at: None,
+        demands: Arc::new(demands),
+        gates: Box::default(),
+        unsupported: Box::default(),
         node: None,
+        nominated_node: None,
         deleting: false,
+        preempted: false,
         finished: false,
     }
+}
+
+/// The same pod with other demands.
+pub fn demanding(pod: PodRecord, change: impl FnOnce(&mut Demands)) -> PodRecord {
+    let mut demands = Demands::clone(&pod.demands);
+    change(&mut demands);
+    PodRecord { demands: Arc::new(demands), ..pod }
+}
+
+pub fn labelled(pod: PodRecord, labels: &[(&str, &str)]) -> PodRecord {
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    PodRecord { labels: PodLabels::from(&labels), ..pod }
 }
 
 pub fn bound(pod: &PodRecord, node: &str) -> PodRecord {
@@ -59,7 +83,7 @@ pub fn synced(nodes: Vec<NodeRecord>, pods: Vec<PodRecord>) -> Scheduler {
 }
 
 pub fn empty() -> Scheduler {
-    Scheduler::new(Options { scheduler_names: vec!["gangway".to_owned()], seed: 7 })
+    Scheduler::new(Options { settings: SchedulerSettings::default(), seed: 7 })
 }
 
 /// Everything that is to be done now, as `(pod, node)` and `(pod, message)`.
@@ -68,6 +92,8 @@ pub struct Done {
     pub binds: Vec<(String, String)>,
     pub reports: Vec<(String, String)>,
     pub ids: Vec<DecisionId>,
+    /// Who is removed for whom, and the decision.
+    pub preemptions: Vec<(String, Vec<String>, DecisionId)>,
 }
 
 impl Done {
@@ -80,26 +106,26 @@ pub fn run(scheduler: &mut Scheduler, now: Timestamp) -> Done {
     let mut done = Done::default();
     loop {
         let decisions = scheduler.next(now, 2);
-        if decisions.is_empty() {
-            scheduler.check().expect("every invariant holds");
-            return done;
-        }
         for decision in decisions {
             match decision {
                 Decision::Bind { id, pod, node } => {
                     done.binds.push((pod.uid.to_string(), node.to_string()));
                     done.ids.push(id);
                 }
-                Decision::Unschedulable { pod, reason } => {
-                    done.reports.push((pod.uid.to_string(), message(&reason)));
+                Decision::Preempt { id, preemptor, victims, .. } => {
+                    let victims = victims.iter().map(|victim| victim.uid.to_string()).collect();
+                    done.preemptions.push((preemptor.uid.to_string(), victims, id));
+                }
+                Decision::Report { pod, reason, .. } => {
+                    done.reports.push((pod.uid.to_string(), reason.to_string()));
                 }
             }
         }
+        if !scheduler.has_work() {
+            scheduler.check().expect("every invariant holds");
+            return done;
+        }
     }
-}
-
-fn message(reason: &WaitReason) -> String {
-    reason.to_string()
 }
 
 pub fn land(scheduler: &mut Scheduler, done: &Done) {

@@ -58,18 +58,16 @@ struct PassState {
 impl Model {
     /// One pass; at its end the victims are gone.
     pub(super) fn cycle(&mut self, heads: Vec<(ClusterQueueName, Uid)>, now: Timestamp) -> Vec<Decided> {
+        let mut decided = Vec::new();
+        let heads = self.begin_again(heads, &mut decided);
         let mut entries = self.nominate(heads);
         entries.sort_by_cached_key(|entry| {
             let workload = &self.workloads[&entry.uid];
             let queued_at = self.queued_at(&entry.uid);
             (entry.assignment.borrow, Reverse(workload.priority), queued_at, entry.uid.clone())
         });
-        let mut pass = PassState {
-            snapshot: self.snapshot(),
-            victims: BTreeMap::new(),
-            decided: Vec::new(),
-            admitted: 0,
-        };
+        let mut pass =
+            PassState { snapshot: self.snapshot(), victims: BTreeMap::new(), decided, admitted: 0 };
         for entry in entries {
             let outcome = self.process(&entry, &mut pass, now);
             self.requeue(&entry, outcome, &mut pass);
@@ -80,7 +78,7 @@ impl Model {
         for root in std::mem::take(&mut self.given_up) {
             self.wake(&root, None);
         }
-        self.end_pass(was_blocked);
+        pass.decided.extend(self.end_pass(was_blocked));
         pass.decided
     }
 
@@ -144,6 +142,7 @@ impl Model {
         let scan = Scan {
             queue: cluster_queue,
             known: &self.flavors,
+            given_up: self.given_up(uid),
             snapshot: &view,
             preemptor: &preemptor,
             positions: memory.map(|memory| &memory.positions),
@@ -192,7 +191,9 @@ impl Model {
         if !has_won && !room.fits(&entry.queue, &entry.assignment.usage) {
             return Outcome::Skipped { overlaps: false };
         }
-        if fits_now && self.is_blocked() {
+        // Quota may be set aside while somebody else starts.
+        let starts_now = self.required_checks(&entry.queue, entry.assignment.flavors_used()).is_empty();
+        if fits_now && starts_now && self.is_blocked() {
             self.counts.blocked += 1;
             return Outcome::Blocked;
         }
@@ -234,13 +235,14 @@ impl Model {
         self.holders.insert(entry.uid.clone(), holder);
         self.assignments.insert(entry.uid.clone(), entry.assignment.flavors.clone());
         self.waiters.remove(&entry.uid);
-        self.begin_start(&entry.uid);
+        self.take_quota(&entry.uid);
         self.counts.borrowed += usize::from(self.is_borrowing(&entry.queue, &entry.assignment.usage));
         self.counts.borrowed_across_levels += usize::from(entry.assignment.borrow > 1);
         pass.decided.push(Decided::Admitted {
             uid: entry.uid.clone(),
             queue: entry.queue.clone(),
             flavors: entry.assignment.flavors.clone(),
+            may_start: !self.not_admitted.contains(&entry.uid),
         });
     }
 
@@ -375,6 +377,7 @@ impl Model {
     /// Victims lose their quota and queue again; what was set aside in their tree is reconsidered.
     fn release_victims(&mut self, victims: BTreeMap<Uid, Uid>) {
         for (victim, preemptor) in victims {
+            self.counts.preempted_mid_budget += usize::from(self.is_mid_budget(&victim));
             if let Some(holder) = self.release(&victim) {
                 self.wake_for(&victim, &holder.queue);
                 if let Some(hold) = self.holds.get_mut(&preemptor) {

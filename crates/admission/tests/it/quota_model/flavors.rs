@@ -85,6 +85,11 @@ pub enum Lack {
 }
 
 impl Assignment {
+    /// The flavors that it takes something of.
+    pub fn flavors_used(&self) -> impl Iterator<Item = &FlavorName> + Clone {
+        self.flavors.iter().flatten().map(|(_, flavor)| flavor)
+    }
+
     /// Flavors that were chosen before, if all of it fits now.
     pub fn again(
         snapshot: &Snapshot,
@@ -147,6 +152,8 @@ pub(super) fn suits(known: &BTreeMap<FlavorName, Flavor>, pod_set: &PodSet, flav
 pub struct Scan<'a> {
     pub queue: &'a ClusterQueue,
     pub known: &'a BTreeMap<FlavorName, Flavor>,
+    /// Flavors that are not tried any more.
+    pub given_up: BTreeSet<FlavorName>,
     pub snapshot: &'a Snapshot,
     pub preemptor: &'a Preemptor<'a>,
     /// Where the last attempt ended, if that still counts.
@@ -234,7 +241,7 @@ impl Scan<'_> {
         let mut last_tried = flavors.len().saturating_sub(1);
         for (position, quotas) in flavors.iter().enumerate().skip(self.first_position(task)) {
             let flavor = &quotas.flavor;
-            if !suits(self.known, task.pod_set, flavor) {
+            if !suits(self.known, task.pod_set, flavor) || self.given_up.contains(flavor) {
                 complaints.push((task.index, flavor.clone(), Vec::new()));
                 continue;
             }

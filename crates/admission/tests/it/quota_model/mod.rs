@@ -1,7 +1,9 @@
 //! A slow, obvious model of the quota engine. It knows nothing of the engine's code: everything is
 //! recomputed from the list of holders, snapshots are cloned, and one head per queue is taken per pass.
 
+mod checks;
 mod cycle;
+mod fallback;
 mod flavors;
 mod preemption;
 mod readiness;
@@ -18,10 +20,14 @@ use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::selector::Labels;
 use gangway_model::workload::{Assignment, State, Workload};
 use gangway_model::{
-    Amount, ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName, Timestamp, Uid,
+    AdmissionCheckName, Amount, ClusterQueueName, FlavorName, NamespaceName, ObjectName, ResourceName,
+    Timestamp, Uid,
 };
 
+pub use checks::Answer;
+pub use fallback::Tried;
 pub use preemption::Proof;
+pub use readiness::Standing;
 use readiness::{Attempts, Pods};
 pub use settle::{IDLE_PASSES, ReplayClock};
 use tree::Layout;
@@ -83,15 +89,33 @@ pub enum Decided {
         queue: ClusterQueueName,
         /// Per podSet.
         flavors: Vec<Vec<(ResourceName, FlavorName)>>,
+        /// Otherwise its checks have to agree first.
+        may_start: bool,
     },
     Preempted {
         preemptor: Uid,
         /// By uid, with the right by which each was taken.
         victims: Vec<(Uid, String)>,
     },
+    /// It has given up every flavor and tries all of them again after a while.
+    RetriesAll { uid: Uid },
+    /// It had to leave, or is deactivated, while a round lasts.
+    Left(Evicted),
 }
 
-/// A workload that had to leave because of a stop policy, because it was deactivated or because its pods were not ready.
+impl Decided {
+    /// Whom it is about.
+    pub fn uid(&self) -> &Uid {
+        match self {
+            Self::Admitted { uid, .. }
+            | Self::Preempted { preemptor: uid, .. }
+            | Self::RetriesAll { uid } => uid,
+            Self::Left(evicted) => &evicted.uid,
+        }
+    }
+}
+
+/// A workload that had to leave because of a stop policy, a check or its deactivation, or because its pods were not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evicted {
     pub uid: Uid,
@@ -133,6 +157,24 @@ pub struct Counts {
     pub lost_pods: usize,
     /// Workloads that had been sent back and counted anew because they were ready for long.
     pub counted_anew: usize,
+    /// Workloads that gave up flavors because their time was over.
+    pub fell_back_by_timeout: usize,
+    /// Workloads that gave up flavors because a check rejected them.
+    pub fell_back_by_rejection: usize,
+    /// Workloads that had given up all flavors and try all of them again.
+    pub rounds_retried: usize,
+    /// Workloads that had given up all flavors and were deactivated.
+    pub deactivated_exhausted: usize,
+    /// Victims that had waited for their start on flavors that they do not have for ever.
+    pub preempted_mid_budget: usize,
+    /// Workloads that had quota and had to wait for their checks.
+    pub reserved: usize,
+    /// Workloads that started when their checks had agreed.
+    pub let_start: usize,
+    /// Workloads that were sent back because a check asked for it.
+    pub retried_by_check: usize,
+    /// Workloads that were deactivated because a check rejected them.
+    pub deactivated_by_check: usize,
 }
 
 /// What is kept for a preemptor, and the flavors for which it found its victims.
@@ -181,6 +223,13 @@ pub struct Model {
     /// The pods of those who have quota.
     pods: BTreeMap<Uid, Pods>,
     attempts: BTreeMap<Uid, Attempts>,
+    tried: BTreeMap<Uid, Tried>,
+    /// Since when those have had quota whose pods were not all ready since.
+    waits_since: BTreeMap<Uid, Timestamp>,
+    /// What the checks say of those who have quota.
+    asked: BTreeMap<Uid, BTreeMap<AdmissionCheckName, Answer>>,
+    /// Those who have quota and may not start yet.
+    not_admitted: BTreeSet<Uid>,
     proofs: Vec<Proof>,
     counts: Counts,
 }
@@ -219,6 +268,10 @@ impl Model {
             ready: BTreeSet::new(),
             pods: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            waits_since: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            not_admitted: BTreeSet::new(),
             proofs: Vec::new(),
             counts: Counts::default(),
         }
@@ -227,7 +280,7 @@ impl Model {
     /// A workload appears, pending or already holding quota.
     pub fn add(&mut self, workload: Workload) {
         let uid = workload.uid.clone();
-        self.note_shape(&workload);
+        self.note_tried(&uid, &workload.state);
         match &workload.state {
             State::Holding(reservation) | State::Evicting(reservation, _) => {
                 let flavors = |set: &Assignment| {
@@ -289,11 +342,16 @@ impl Model {
     pub fn begin_round(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         for (uid, holder) in self.holders.clone() {
-            let reason = self.must_leave(&uid, &holder.queue).or_else(|| self.out_of_time(&uid));
+            let reason = self.must_leave(&uid, &holder.queue).or_else(|| self.refused(&uid));
+            let reason = reason.or_else(|| {
+                self.follow_pods(&uid);
+                self.give_up_in_time(&uid).or_else(|| self.out_of_time(&uid))
+            });
             if let Some(reason) = reason {
                 evicted.push(self.evict(uid, &holder.queue, reason));
             }
         }
+        self.let_start();
         self.come_back();
         self.end_old_holds();
         self.reconsider_all();
@@ -302,7 +360,10 @@ impl Model {
 
     fn must_leave(&self, uid: &Uid, queue: &ClusterQueueName) -> Option<&'static str> {
         let workload = self.workloads.get(uid)?;
-        let drains = |policy| policy == Some(StopPolicy::HoldAndDrain);
+        // What runs on a queue on hold goes on; what waits for its checks does not.
+        let waits = self.not_admitted.contains(uid);
+        let drains =
+            |policy| policy == Some(StopPolicy::HoldAndDrain) || waits && policy == Some(StopPolicy::Hold);
         if !workload.active {
             return Some("Deactivated");
         }
@@ -318,10 +379,12 @@ impl Model {
 
     /// Takes quota away from a holder.
     fn release(&mut self, uid: &Uid) -> Option<Rc<Holder>> {
+        self.stop_time(uid);
         let holder = self.holders.remove(uid)?;
         self.assignments.remove(uid);
         self.end_readiness(uid);
         self.pods.remove(uid);
+        self.forget_checks(uid);
         Some(holder)
     }
 

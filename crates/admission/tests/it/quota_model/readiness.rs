@@ -7,8 +7,9 @@ use gangway_model::readiness::{RequeuingTimestamp, Timeouts, WaitForPodsReady};
 use gangway_model::workload::Reservation;
 use gangway_model::{ClusterQueueName, Timestamp, Uid};
 
+use super::fallback::Tried;
 use super::waiting::Waiter;
-use super::{Evicted, Model};
+use super::{Decided, Evicted, Model};
 
 /// For how long room is kept for a preemptor after its last victim left.
 const HOLD_SECONDS: i64 = 15 * 60;
@@ -33,8 +34,23 @@ pub(super) struct Attempts {
     pub requeue_at: Option<Timestamp>,
     /// When it was sent back, until it gets quota again.
     sent_back_at: Option<Timestamp>,
-    /// It was deactivated because it may not be sent back any more.
-    is_deactivated: bool,
+    /// From when on it has its place in the queue, if not from its creation.
+    pub queued_from: Option<Timestamp>,
+    /// Gangway itself deactivated it.
+    pub is_deactivated: bool,
+}
+
+/// How a workload that has not ended stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// How often it was sent back.
+    pub count: u32,
+    /// It is not tried before.
+    pub requeue_at: Option<Timestamp>,
+    pub active: bool,
+    /// It has quota and may start.
+    pub is_admitted: bool,
+    pub tried: Tried,
 }
 
 impl Model {
@@ -61,6 +77,7 @@ impl Model {
         let attempts = self.attempts.entry(uid.clone()).or_default();
         if active && attempts.is_deactivated {
             *attempts = Attempts::default();
+            self.tried.remove(uid);
             self.counts.reactivated += 1;
         }
         if self.waiters.contains_key(uid) {
@@ -70,13 +87,28 @@ impl Model {
         }
     }
 
-    /// How often a workload that has not ended was sent back, until when it is not tried, and whether it is active.
-    pub fn standing_of(&self, uid: &Uid) -> Option<(u32, Option<Timestamp>, bool)> {
-        if !self.holders.contains_key(uid) && !self.waiters.contains_key(uid) {
+    /// How a workload stands that has not ended.
+    pub fn standing_of(&self, uid: &Uid) -> Option<Standing> {
+        let has_quota = self.holders.contains_key(uid);
+        if !has_quota && !self.waiters.contains_key(uid) {
             return None;
         }
         let Attempts { count, requeue_at, .. } = self.attempts_of(uid);
-        Some((count, requeue_at.filter(|at| *at > self.now), self.workloads[uid].active))
+        let mut tried = self.tried_by(uid);
+        tried.used.retain(|_, seconds| *seconds > 0);
+        Some(Standing {
+            count,
+            requeue_at: requeue_at.filter(|at| *at > self.now),
+            active: self.workloads[uid].active,
+            is_admitted: has_quota && !self.not_admitted.contains(uid),
+            tried,
+        })
+    }
+
+    /// How often a workload was sent back, and until when it is not tried.
+    pub(super) fn sent_back(&self, uid: &Uid) -> (u32, Option<Timestamp>) {
+        let Attempts { count, requeue_at, .. } = self.attempts_of(uid);
+        (count, requeue_at)
     }
 
     fn attempts_of(&self, uid: &Uid) -> Attempts {
@@ -90,30 +122,46 @@ impl Model {
 
     /// The time by which a workload that waits is ordered.
     pub(super) fn queued_at(&self, uid: &Uid) -> Timestamp {
-        let from_eviction = self
-            .readiness
-            .as_ref()
-            .is_some_and(|settings| settings.timestamp == RequeuingTimestamp::Eviction);
-        let sent_back_at = self.attempts_of(uid).sent_back_at.filter(|_| from_eviction);
-        sent_back_at.unwrap_or(self.workloads[uid].created)
+        self.attempts_of(uid).queued_from.unwrap_or(self.workloads[uid].created)
+    }
+
+    /// A workload is sent back and has its place in the queue from now on, always or where the settings say so.
+    pub(super) fn queue_from_now(&mut self, uid: &Uid, always: bool) {
+        let settings = self.readiness.as_ref();
+        let says_so = settings.is_some_and(|settings| settings.timestamp == RequeuingTimestamp::Eviction);
+        let queued_from = (always || says_so).then_some(self.now);
+        self.attempts.entry(uid.clone()).or_default().queued_from = queued_from;
     }
 
     /// A workload had quota from the beginning: it has been starting since then.
     pub(super) fn note_start(&mut self, uid: &Uid, reservation: &Reservation) {
-        if let Some(admitted_at) = reservation.admitted_at.filter(|_| self.readiness.is_some()) {
+        self.waits_since.insert(uid.clone(), reservation.reserved_at);
+        if let Some(admitted_at) = reservation.admitted_at.filter(|_| self.asks_for_pods(uid)) {
             self.pods.insert(uid.clone(), Pods::Starting(admitted_at));
-            let count = reservation.requeue_state.as_ref().map_or(0, |state| state.count);
-            self.attempts.insert(uid.clone(), Attempts { count, ..Attempts::default() });
+        }
+        let count = reservation.requeue_state.as_ref().map_or(0, |state| state.count);
+        self.attempts.insert(uid.clone(), Attempts { count, ..Attempts::default() });
+        self.note_checks(uid, reservation);
+    }
+
+    /// A workload has got quota. It starts now, or when its checks agree.
+    pub(super) fn take_quota(&mut self, uid: &Uid) {
+        let attempts = self.attempts.entry(uid.clone()).or_default();
+        (attempts.requeue_at, attempts.sent_back_at, attempts.queued_from) = (None, None, None);
+        self.run_time(uid);
+        self.ask_checks(uid);
+    }
+
+    /// A workload with quota starts now.
+    pub(super) fn begin_start(&mut self, uid: &Uid) {
+        if self.asks_for_pods(uid) {
+            self.pods.insert(uid.clone(), Pods::Starting(self.now));
         }
     }
 
-    /// A workload has got quota: it starts now.
-    pub(super) fn begin_start(&mut self, uid: &Uid) {
-        if self.readiness.is_some() {
-            self.pods.insert(uid.clone(), Pods::Starting(self.now));
-            let attempts = self.attempts.entry(uid.clone()).or_default();
-            (attempts.requeue_at, attempts.sent_back_at) = (None, None);
-        }
+    /// Whether it matters when the pods of a workload with quota are ready.
+    fn asks_for_pods(&self, uid: &Uid) -> bool {
+        self.readiness.is_some() || self.strategy_of_holder(uid).is_some()
     }
 
     /// Whether somebody starts, and nobody else may until it has.
@@ -123,22 +171,37 @@ impl Model {
             && self.pods.values().any(starts)
     }
 
-    /// The pods of those who start now are ready, if they are. When nobody starts any more everybody is tried again.
-    pub(super) fn end_pass(&mut self, was_blocked: bool) {
-        for uid in self.holders.keys().cloned().collect::<Vec<_>>() {
+    /// The pods of those who start now are ready, if they are. Who got a flavor of which no time was left leaves at once.
+    pub(super) fn end_pass(&mut self, was_blocked: bool) -> Vec<Decided> {
+        let mut left = Vec::new();
+        for (uid, holder) in self.holders.clone() {
             self.follow_pods(&uid);
+            if let Some(reason) = self.give_up_in_time(&uid) {
+                left.push(Decided::Left(self.evict(uid, &holder.queue, reason)));
+            }
         }
+        self.note_end_of_block(was_blocked);
+        self.let_start();
+        left
+    }
+
+    /// When nobody starts any more everybody is tried again.
+    pub(super) fn note_end_of_block(&mut self, was_blocked: bool) {
         if was_blocked && !self.is_blocked() {
             self.reconsider_all();
         }
     }
 
     /// Takes notice of whether the pods of a workload are ready.
-    fn follow_pods(&mut self, uid: &Uid) {
+    pub(super) fn follow_pods(&mut self, uid: &Uid) {
         let Some(pods) = self.pods.get(uid).copied() else { return };
         let now = match (pods, self.ready.contains(uid)) {
-            (Pods::Starting(_) | Pods::Lost(_), true) => Pods::Ready(self.now),
-            (Pods::Ready(_), false) => {
+            (Pods::Starting(_) | Pods::Lost(_), true) => {
+                self.forget_tried(uid);
+                Pods::Ready(self.now)
+            }
+            // Who only had to start in time may lose pods.
+            (Pods::Ready(_), false) if self.readiness.is_some() => {
                 self.counts.lost_pods += 1;
                 self.end_readiness(uid);
                 Pods::Lost(self.now)
@@ -168,6 +231,7 @@ impl Model {
         let of_job = self.workloads[uid].timeouts.as_deref().copied().unwrap_or(Timeouts::default());
         match self.pods.get(uid)? {
             Pods::Ready(_) => None,
+            Pods::Starting(_) if self.has_all_times(uid) => None,
             Pods::Starting(since) => {
                 let allowed = of_queue.start_seconds.unwrap_or(settings.timeout_seconds);
                 // A Job may only shorten what its queue allows.
@@ -186,37 +250,37 @@ impl Model {
         }
     }
 
-    /// What becomes of a workload with quota at this time: its pods are followed, and if they were not ready in time it
-    /// has to leave.
+    /// Whose pods were not ready in time has to leave.
     pub(super) fn out_of_time(&mut self, uid: &Uid) -> Option<&'static str> {
-        self.follow_pods(uid);
         if self.deadline(uid)? > self.now {
             return None;
         }
         let settings = self.readiness.clone()?;
         let attempts = self.attempts.entry(uid.clone()).or_default();
         if settings.backoff_limit_count.is_some_and(|limit| attempts.count >= limit) {
-            attempts.is_deactivated = true;
-            if let Some(workload) = self.workloads.get_mut(uid) {
-                Rc::make_mut(workload).active = false;
-            }
+            self.deactivate(uid);
             self.counts.deactivated += 1;
             return Some("DeactivatedDueToRequeuingLimitExceeded");
         }
         attempts.count += 1;
         attempts.sent_back_at = Some(self.now);
-        attempts.requeue_at = Some(self.now.plus_seconds(backoff_seconds(&settings, uid, attempts.count)));
+        let limits = (settings.backoff_base_seconds, settings.backoff_max_seconds);
+        attempts.requeue_at = Some(self.now.plus_seconds(backoff_seconds(limits, uid, attempts.count)));
+        self.queue_from_now(uid, false);
         self.counts.timed_out += 1;
         Some("PodsReadyTimeout")
     }
 
-    /// A workload has to leave at the beginning of a round, and leaves at once.
+    /// A workload has to leave, and leaves at once. If that is all, it is queued again.
     pub(super) fn evict(&mut self, uid: Uid, queue: &ClusterQueueName, reason: &'static str) -> Evicted {
         self.release(&uid);
         self.wake_after(queue);
         self.evicted_for.remove(&uid);
         self.waiters.insert(uid.clone(), Waiter::outside());
-        let Attempts { count, requeue_at, .. } = self.attempts_of(&uid);
+        let (count, requeue_at) = self.sent_back(&uid);
+        if matches!(reason, "FlavorFallback" | "AdmissionCheck") {
+            self.enqueue(&uid);
+        }
         Evicted { uid, reason, count, requeue_at }
     }
 
@@ -256,20 +320,21 @@ impl Model {
     /// The next time after now at which a deadline or a backoff ends.
     pub fn next_due(&self) -> Option<Timestamp> {
         let deadlines = self.holders.keys().filter_map(|uid| self.deadline(uid));
+        let expiries = self.holders.keys().filter_map(|uid| self.first_expiry(uid));
         let backoffs = self.waiters.keys().filter_map(|uid| self.attempts_of(uid).requeue_at);
-        deadlines.chain(backoffs).filter(|at| *at > self.now).min()
+        deadlines.chain(expiries).chain(backoffs).filter(|at| *at > self.now).min()
     }
 }
 
 /// For how long a workload that was sent back for the nth time is not tried: doubled every time, up to the most, and then
 /// up to a twentieth more.
-fn backoff_seconds(settings: &WaitForPodsReady, uid: &Uid, n: u32) -> i64 {
-    let mut seconds = u128::from(settings.backoff_base_seconds);
+pub(super) fn backoff_seconds((base, most): (u32, u32), uid: &Uid, n: u32) -> i64 {
+    let mut seconds = u128::from(base);
     for _ in 1..n {
         seconds *= 2;
     }
-    if settings.backoff_max_seconds > 0 {
-        seconds = seconds.min(u128::from(settings.backoff_max_seconds));
+    if most > 0 {
+        seconds = seconds.min(u128::from(most));
     }
     // FNV-1a over the uid and the number in four bytes, big end first.
     let mut hash: u64 = 14_695_981_039_346_656_037;

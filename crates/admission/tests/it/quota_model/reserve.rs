@@ -108,6 +108,7 @@ impl Model {
             return None;
         }
         let node = Node::Queue(queue.clone());
+        let given_up = self.given_up(uid);
         let mut needs = Amounts::new();
         for pod_set in self.workloads[uid].pod_sets.iter() {
             for (group, wanted) in wanted_of(definition, pod_set)? {
@@ -125,7 +126,8 @@ impl Model {
                     more.iter().all(is_own).then_some(more)
                 };
                 let suiting = group.flavors.iter().map(|quotas| &quotas.flavor);
-                let mut suiting = suiting.filter(|flavor| suits(&self.flavors, pod_set, flavor));
+                let mut suiting = suiting
+                    .filter(|flavor| suits(&self.flavors, pod_set, flavor) && !given_up.contains(*flavor));
                 let more = suiting.find_map(with_wanted)?;
                 needs.extend(more);
             }

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use gangway_model::constraints::Constraints;
 use gangway_model::queues::{LocalQueue, QueueingStrategy, StopPolicy};
 use gangway_model::workload::Workload;
-use gangway_model::{ClusterQueueName, ObjectName, PodSetName, Requests, ResourceName, Timestamp, Uid};
+use gangway_model::{
+    ClusterQueueName, FlavorName, ObjectName, PodSetName, Requests, ResourceName, Timestamp, Uid,
+};
 
 use super::Model;
 use super::flavors::{Complaint, ScanPositions};
@@ -24,8 +26,8 @@ pub enum Place {
     Outside,
 }
 
-/// What makes two workloads of a queue equal to an evaluation.
-pub type Shape = (i32, Vec<(PodSetName, i32, Requests, Constraints)>);
+/// What makes two workloads of a queue equal to an evaluation: priority, podSets, and the flavors that are given up.
+pub type Shape = (i32, Vec<(PodSetName, i32, Requests, Constraints)>, BTreeSet<FlavorName>);
 
 /// The number of a shape, and for whom somebody of that shape left.
 pub type LaneName = (usize, Option<Uid>);
@@ -99,6 +101,7 @@ impl Model {
 
     /// Puts a workload without quota where it belongs.
     pub(super) fn enqueue(&mut self, uid: &Uid) {
+        self.note_shape(uid);
         let queue = self.queue_for(&self.workloads[uid]).filter(|_| !self.backs_off(uid));
         let mut waiter = Waiter { queue, ..Waiter::outside() };
         if let Some(queue) = &waiter.queue {
@@ -111,17 +114,18 @@ impl Model {
         self.waiters.insert(uid.clone(), waiter);
     }
 
-    pub(super) fn note_shape(&mut self, workload: &Workload) {
+    fn note_shape(&mut self, uid: &Uid) {
+        let workload = &self.workloads[uid];
         let sets = workload.pod_sets.iter();
         let sets =
             sets.map(|set| (set.name.clone(), set.count, set.requests.clone(), (*set.constraints).clone()));
-        let shape: Shape = (workload.priority, sets.collect());
+        let shape: Shape = (workload.priority, sets.collect(), self.given_up(uid));
         let known = self.shapes.iter().position(|known| *known == shape);
         let number = known.unwrap_or_else(|| {
             self.shapes.push(shape);
             self.shapes.len() - 1
         });
-        self.shape_of.insert(workload.uid.clone(), number);
+        self.shape_of.insert(uid.clone(), number);
     }
 
     /// Who is tried together: who asks for the same, and left for the same if for anybody.

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_admission::{Action, Decision, Engine, Event, JobFacts, Outcome, ReadyPods, Rules};
-use gangway_model::reasons::FinishReason;
+use gangway_model::checks::{AdmissionCheck, CheckAnswer};
+use gangway_model::reasons::{EvictionReason, FinishReason};
 use gangway_model::workload::{Admission, Finish, RequeueState, State, Workload};
 use gangway_model::{FlavorName, ResourceName, Timestamp, Uid};
 
+use super::fallback::Said;
 use super::generate::Scenario;
 use super::readiness::Pause;
 use crate::build;
-use crate::quota_model::{self, Decided, Evicted, IDLE_PASSES, Model, ReplayClock};
+use crate::quota_model::{self, Answer, Decided, Evicted, IDLE_PASSES, Model, ReplayClock, Standing, Tried};
 
 /// When the first cycle runs.
 pub const START: i64 = 10_000;
@@ -24,16 +26,13 @@ const IDLE_CYCLES: u32 = 30;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     pub at: Timestamp,
-    /// Who had to leave in the beginning and why, how often it was sent back, and until when it is not tried.
-    pub evicted: Vec<(Uid, String)>,
+    /// Who had to leave in the beginning.
+    pub evicted: Vec<Evicted>,
     /// By cycle.
     pub cycles: Vec<Vec<Decided>>,
     /// Where pods have to be ready: how everybody stands in the end.
     pub standing: BTreeMap<Uid, Standing>,
 }
-
-/// How often a workload was sent back, until when it is not tried, and whether it is active.
-pub type Standing = (u32, Option<Timestamp>, bool);
 
 /// Who has quota, and the flavors per podSet.
 pub type Holders = BTreeMap<Uid, Vec<Vec<(ResourceName, FlavorName)>>>;
@@ -49,8 +48,8 @@ pub struct Played {
 
 pub fn play_model(scenario: &Scenario, rules: quota_model::Rules) -> (Played, Model) {
     let mut model = Model::new(rules, scenario.setup.clone());
-    if let Some(readiness) = &scenario.readiness {
-        model.wait_for_pods_ready(readiness.settings.clone());
+    if let Some(settings) = scenario.readiness.as_ref().and_then(|readiness| readiness.settings.clone()) {
+        model.wait_for_pods_ready(settings);
     }
     let mut clock = ReplayClock { start: build::at(START), passes: 0, limit: MOST_CYCLES, stands_at: None };
     let mut played = Played { at_rest: true, ..Played::default() };
@@ -91,12 +90,7 @@ fn begin_of(scenario: &Scenario, model: &Model, round: u32, before: Timestamp) -
 }
 
 /// What happens at the beginning of a round, and who has to leave.
-fn begin_model_round(
-    scenario: &Scenario,
-    model: &mut Model,
-    round: u32,
-    at: Timestamp,
-) -> Vec<(Uid, String)> {
+fn begin_model_round(scenario: &Scenario, model: &mut Model, round: u32, at: Timestamp) -> Vec<Evicted> {
     model.set_time(at);
     for (_, uid) in scenario.finishes.iter().filter(|(at, _)| *at == round) {
         model.finish(uid);
@@ -107,19 +101,13 @@ fn begin_model_round(
     for (uid, ready) in scenario.pods_in(round) {
         model.set_ready(uid, ready);
     }
+    for Said { uid, check, state, after_seconds, .. } in scenario.said_in(round) {
+        model.answer(uid, check, Answer { state: *state, at, after_seconds: *after_seconds });
+    }
     for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
         model.add(workload.clone());
     }
-    let told = |evicted: Evicted| {
-        let standing = RequeueState { count: evicted.count, requeue_at: evicted.requeue_at };
-        (evicted.uid, told_eviction(evicted.reason, standing))
-    };
-    model.begin_round().into_iter().map(told).collect()
-}
-
-fn told_eviction(reason: &str, RequeueState { count, requeue_at }: RequeueState) -> String {
-    let until = requeue_at.map_or("-".to_owned(), |at| at.as_seconds().to_string());
-    format!("{reason}, sent back {count} times, not tried before {until}")
+    model.begin_round()
 }
 
 /// The engine with a clock, and an API that stores everything at once.
@@ -168,14 +156,24 @@ impl Driver {
         let queues = setup.cluster_queues.iter().cloned().map(|queue| Event::ClusterQueue(Box::new(queue)));
         let locals = setup.local_queues.iter().cloned().map(Event::LocalQueue);
         let namespaces = setup.namespaces.iter().cloned().map(Event::Namespace);
+        let checks = setup.cluster_queues.iter().flat_map(|queue| &queue.admission_checks);
+        let checks = checks.map(|check| AdmissionCheck { name: check.name.clone(), active: true });
         let mut engine = Engine::with_rules(rules);
         engine.plant(scenario.planted);
         let now = build::at(START);
-        for event in flavors.chain(cohorts).chain(queues).chain(locals).chain(namespaces) {
+        for event in checks
+            .map(Event::AdmissionCheck)
+            .chain(flavors)
+            .chain(cohorts)
+            .chain(queues)
+            .chain(locals)
+            .chain(namespaces)
+        {
             engine.apply(event, now);
         }
-        if let Some(readiness) = &scenario.readiness {
-            engine.wait_for_pods_ready(Some(readiness.settings.clone()));
+        let settings = scenario.readiness.as_ref().and_then(|readiness| readiness.settings.clone());
+        if settings.is_some() {
+            engine.wait_for_pods_ready(settings);
         }
         let uids = scenario.workloads.iter().map(|(_, workload)| workload.uid.clone()).collect();
         Self {
@@ -190,7 +188,7 @@ impl Driver {
         }
     }
 
-    fn begin_round(&mut self, scenario: &Scenario, round: u32, at: Timestamp) -> Vec<(Uid, String)> {
+    fn begin_round(&mut self, scenario: &Scenario, round: u32, at: Timestamp) -> Vec<Evicted> {
         if self.has_jobs {
             (self.now, self.cycles) = (at, 0);
         }
@@ -207,15 +205,31 @@ impl Driver {
                 self.ready.remove(uid);
             }
         }
+        for said in scenario.said_in(round) {
+            self.answer(said);
+        }
         for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
             self.add(workload);
         }
         if round == 0 {
             self.engine.apply(Event::Synced, self.now);
         }
-        let mut evicted = self.do_what_is_due();
-        evicted.sort();
-        evicted
+        self.do_what_is_due()
+    }
+
+    /// A check says something of a workload with quota, if it was asked.
+    fn answer(&mut self, said: &Said) {
+        let Some(mut workload) = self.engine.workload(&said.uid).cloned() else { return };
+        let State::Holding(reservation) = &mut workload.state else { return };
+        let answers = reservation.checks.iter_mut().flat_map(|checks| &mut checks.0);
+        for answer in answers.filter(|answer| answer.name == said.check) {
+            let pending = CheckAnswer::pending(said.check.clone(), self.now);
+            let (state, requeue_after_seconds) = (said.state, said.after_seconds);
+            *answer =
+                CheckAnswer { state, requeue_after_seconds, retry_count: answer.retry_count, ..pending };
+        }
+        workload.version += 1;
+        self.engine.apply(Event::Workload(Box::new(workload)), self.now);
     }
 
     fn add(&mut self, workload: &Workload) {
@@ -266,7 +280,14 @@ impl Driver {
         let known = known.filter(|workload| self.has_jobs && !workload.state.is_finished());
         let standing = known.map(|workload| {
             let RequeueState { count, requeue_at } = requeue_state(workload);
-            (workload.uid.clone(), (count, requeue_at.filter(|at| *at > self.now), workload.active))
+            let standing = Standing {
+                count,
+                requeue_at: requeue_at.filter(|at| *at > self.now),
+                active: workload.active,
+                is_admitted: workload.state.may_run(),
+                tried: tried(&workload.state),
+            };
+            (workload.uid.clone(), standing)
         });
         standing.collect()
     }
@@ -281,22 +302,28 @@ impl Driver {
     }
 
     /// Carries out what is due until nothing is, and says who was evicted and why.
-    fn do_what_is_due(&mut self) -> Vec<(Uid, String)> {
+    fn do_what_is_due(&mut self) -> Vec<Evicted> {
         let mut evicted = Vec::new();
         loop {
             let jobs_changed = self.jobs_follow();
             let due = self.engine.decide_only_due(self.now, usize::MAX);
             if due.is_empty() && !jobs_changed {
+                evicted.sort_by_key(|evicted: &Evicted| evicted.uid.clone());
                 return evicted;
             }
             for decision in due {
                 self.land(&decision);
                 if let Action::Evict(reason, _) = &decision.action {
-                    let standing = self.engine.workload(&decision.uid).map(requeue_state).unwrap_or_default();
-                    evicted.push((decision.uid, told_eviction(&reason.to_string(), standing)));
+                    evicted.push(self.evicted(&decision.uid, *reason));
                 }
             }
         }
+    }
+
+    fn evicted(&self, uid: &Uid, reason: EvictionReason) -> Evicted {
+        let standing = self.engine.workload(uid).map(requeue_state);
+        let RequeueState { count, requeue_at } = standing.unwrap_or_default();
+        Evicted { uid: uid.clone(), reason: reason.as_str(), count, requeue_at }
     }
 
     fn land(&mut self, decision: &Decision) {
@@ -313,8 +340,42 @@ impl Driver {
         for decision in &decisions {
             self.land(decision);
         }
-        self.do_what_is_due();
-        Some(told(&decisions))
+        let mut decided = self.told(&decisions);
+        decided.extend(self.do_what_is_due().into_iter().map(Decided::Left));
+        Some(decided)
+    }
+
+    /// The decisions of a cycle: first who gave up all flavors, then the others in order, the victims of one preemptor
+    /// together.
+    fn told(&self, decisions: &[Decision]) -> Vec<Decided> {
+        let (mut first, mut all): (Vec<Decided>, Vec<Decided>) = (Vec::new(), Vec::new());
+        for Decision { uid, action, .. } in decisions {
+            match action {
+                Action::Admit(admission) | Action::Reserve(admission) => all.push(Decided::Admitted {
+                    uid: uid.clone(),
+                    queue: admission.cluster_queue.clone(),
+                    flavors: flavors(admission),
+                    may_start: matches!(action, Action::Admit(_)),
+                }),
+                Action::Evict(_, Some(preemption)) => {
+                    let preemptor = preemption.preemptor.clone().unwrap_or_else(|| "nobody".into());
+                    let victim = (uid.clone(), preemption.reason.to_string());
+                    match all.last_mut() {
+                        Some(Decided::Preempted { preemptor: same, victims }) if *same == preemptor => {
+                            victims.push(victim);
+                            victims.sort();
+                        }
+                        _ => all.push(Decided::Preempted { preemptor, victims: vec![victim] }),
+                    }
+                }
+                Action::RetryAllFlavors => first.push(Decided::RetriesAll { uid: uid.clone() }),
+                Action::Evict(reason, None) => first.push(Decided::Left(self.evicted(uid, *reason))),
+                _ => {}
+            }
+        }
+        first.sort_by_key(|decided| decided.uid().clone());
+        first.extend(all);
+        first
     }
 
     fn tick(&mut self) {
@@ -380,33 +441,14 @@ fn flavors(admission: &Admission) -> Vec<Vec<(ResourceName, FlavorName)>> {
     admission.pod_sets.iter().map(|set| sorted(set.flavors.clone())).collect()
 }
 
-/// The decisions of a cycle, the victims of one preemptor together.
-fn told(decisions: &[Decision]) -> Vec<Decided> {
-    let mut all: Vec<Decided> = Vec::new();
-    for decision in decisions {
-        match &decision.action {
-            Action::Admit(admission) => all.push(Decided::Admitted {
-                uid: decision.uid.clone(),
-                queue: admission.cluster_queue.clone(),
-                flavors: flavors(admission),
-            }),
-            Action::Evict(_, Some(preemption)) => {
-                let preemptor = preemption.preemptor.clone().unwrap_or_else(|| "nobody".into());
-                let victim = (decision.uid.clone(), preemption.reason.to_string());
-                match all.last_mut() {
-                    Some(Decided::Preempted { preemptor: same, victims }) if *same == preemptor => {
-                        victims.push(victim);
-                    }
-                    _ => all.push(Decided::Preempted { preemptor, victims: vec![victim] }),
-                }
-            }
-            _ => {}
-        }
+/// What a workload has tried, in the words of the model.
+fn tried(state: &State) -> Tried {
+    let attempts = state.history().map(|history| &history.0[..]).unwrap_or_default();
+    let used = attempts.iter().map(|attempt| (attempt.flavor.clone(), attempt.accumulated_seconds));
+    let given_up = attempts.iter().filter(|attempt| attempt.exhausted.is_some());
+    Tried {
+        used: used.filter(|(_, seconds)| *seconds > 0).collect(),
+        given_up: given_up.map(|attempt| attempt.flavor.clone()).collect(),
+        rounds: attempts.iter().map(|attempt| attempt.rounds).max().unwrap_or(0),
     }
-    for decided in &mut all {
-        if let Decided::Preempted { victims, .. } = decided {
-            victims.sort();
-        }
-    }
-    all
 }

@@ -12,6 +12,7 @@ use gangway_model::queues::{
 use gangway_model::workload::{Admission, Assignment, PodSet, Reservation, State, Workload};
 use gangway_model::{Amount, CohortName, FlavorName, Requests, Uid};
 
+use super::fallback::{self, Said};
 use super::random::Random;
 use super::readiness::{self, Readiness};
 use crate::build;
@@ -29,6 +30,8 @@ pub struct Scenario {
     pub finishes: Vec<(u32, Uid)>,
     /// Pods have to be ready in time; none if nobody asks.
     pub readiness: Option<Readiness>,
+    /// What admission checks say.
+    pub said: Vec<Said>,
     /// A mistake that the engine is to make.
     pub planted: Planted,
 }
@@ -47,15 +50,20 @@ impl Scenario {
         }
         making.make_workloads();
         readiness::add(&mut making.scenario, seed);
+        fallback::add(&mut making.scenario, seed);
         making.scenario
     }
 
-    /// The same where nobody asks whether pods are ready.
+    /// The same where nobody asks whether pods are ready, nor a check whether they may run.
     pub fn without_readiness(&self) -> Self {
-        let mut scenario = Self { readiness: None, ..self.clone() };
+        let mut scenario = Self { readiness: None, said: Vec::new(), ..self.clone() };
+        for queue in &mut scenario.setup.cluster_queues {
+            (queue.fallback, queue.admission_checks) = (None, Vec::new());
+        }
         for (_, workload) in &mut scenario.workloads {
             if let State::Holding(reservation) = &mut workload.state {
-                reservation.requeue_state = None;
+                reservation.admitted_at = Some(reservation.reserved_at);
+                (reservation.requeue_state, reservation.checks, reservation.history) = (None, None, None);
             }
         }
         scenario
@@ -72,6 +80,11 @@ impl Scenario {
     pub fn pods_in(&self, round: u32) -> impl Iterator<Item = (&Uid, bool)> {
         let all = self.readiness.iter().flat_map(|readiness| &readiness.pods);
         all.filter(move |(at, ..)| *at == round).map(|(_, uid, ready)| (uid, *ready))
+    }
+
+    /// What checks say in a round.
+    pub fn said_in(&self, round: u32) -> impl Iterator<Item = &Said> {
+        self.said.iter().filter(move |said| said.round == round)
     }
 
     /// Whom somebody activates or deactivates in a round.

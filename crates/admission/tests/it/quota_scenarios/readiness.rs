@@ -23,10 +23,12 @@ pub enum Pause {
     UntilJustBefore,
 }
 
-/// What a scenario has in which pods have to be ready in time. While a round lasts, time stands still.
+/// What a scenario has in which pods have to be ready in time, for the configuration or for a flavor. While a round lasts,
+/// time stands still.
 #[derive(Clone, Debug)]
 pub struct Readiness {
-    pub settings: WaitForPodsReady,
+    /// None if the configuration does not ask.
+    pub settings: Option<WaitForPodsReady>,
     /// Before each round but the first.
     pub pauses: Vec<Pause>,
     /// From this round on all pods of a workload are ready when it runs, or are not.
@@ -35,39 +37,50 @@ pub struct Readiness {
     pub activations: Vec<(u32, Uid, bool)>,
 }
 
+impl Readiness {
+    /// Whether one starts at a time.
+    pub fn is_sequential(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.block_admission)
+    }
+}
+
 /// Lets pods have to be ready in some scenarios. The numbers are drawn for this alone, so that all else stays as it is.
 pub fn add(scenario: &mut Scenario, seed: u64) {
     let mut random = Random::new(seed ^ 0x4ead_4ead);
-    if !random.percent(SHARE) {
-        return;
+    if random.percent(SHARE) {
+        let_time_pass(scenario, &mut random, true);
     }
+}
+
+/// Lets time pass between the rounds, and Jobs have pods. With `has_settings` the configuration asks when they are ready.
+pub fn let_time_pass(scenario: &mut Scenario, random: &mut Random, has_settings: bool) {
     let rounds = random.between(5, 8).max(i64::from(scenario.last_round()));
     let mut readiness = Readiness {
-        settings: settings(&mut random),
-        pauses: (0..rounds).map(|_| pause(&mut random)).collect(),
+        settings: has_settings.then(|| settings(random)),
+        pauses: (0..rounds).map(|_| pause(random)).collect(),
         pods: Vec::new(),
         activations: Vec::new(),
     };
     for (_, workload) in &mut scenario.workloads {
         let uid = &workload.uid;
-        readiness.pods.extend(pods(&mut random, rounds).map(|(round, ready)| (round, uid.clone(), ready)));
-        let acts = activations(&mut random, rounds);
+        readiness.pods.extend(pods(random, rounds).map(|(round, ready)| (round, uid.clone(), ready)));
+        let acts = activations(random, rounds);
         readiness.activations.extend(acts.map(|(round, active)| (round, uid.clone(), active)));
         if random.percent(10) {
-            workload.timeouts = Some(Box::new(timeouts(&mut random, &[50, 150, 900])));
+            workload.timeouts = Some(Box::new(timeouts(random, &[50, 150, 900])));
         }
         if let State::Holding(reservation) = &mut workload.state {
             // It began to start a while ago, and not for ever.
             let second = reservation.reserved_at.as_seconds() % 1000;
             reservation.reserved_at = build::at(START - 200 + second);
             reservation.admitted_at = Some(reservation.reserved_at);
-            let count = random.one_of(&[0, 0, 0, 1, 2]);
+            let count = random.one_of(&[0, 0, 1, 1, 2]);
             reservation.requeue_state = RequeueState { count, requeue_at: None }.noted();
         }
     }
     for queue in &mut scenario.setup.cluster_queues {
         if random.percent(10) {
-            queue.timeouts = timeouts(&mut random, &[0, 80, 250, 600]);
+            queue.timeouts = timeouts(random, &[0, 80, 250, 600]);
             queue.timeouts.start_seconds = queue.timeouts.start_seconds.filter(|seconds| *seconds > 0);
         }
     }

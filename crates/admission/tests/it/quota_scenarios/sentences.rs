@@ -7,10 +7,11 @@ use gangway_model::queues::{ClusterQueue, QueueingStrategy, ReclaimWithinCohort,
 use gangway_model::workload::{Admission, Assignment, Reservation, State, Workload};
 use gangway_model::{FlavorName, ResourceName, Uid};
 
-use super::drive::Played;
+use super::drive::{Holders, Played};
 use super::generate::Scenario;
+use super::readiness::Readiness;
 use crate::build;
-use crate::quota_model::{Decided, Holder, Model, Node, Proof, Rules, Snapshot};
+use crate::quota_model::{Decided, Holder, Model, Node, Proof, Rules, Snapshot, Standing};
 
 /// Checks every sentence; the error is the first that does not hold.
 pub fn check(scenario: &Scenario, played: &Played, proofs: &[Proof]) -> Result<(), String> {
@@ -19,11 +20,10 @@ pub fn check(scenario: &Scenario, played: &Played, proofs: &[Proof]) -> Result<(
     let mut watch = Watch { scenario, workloads, model, left_for: BTreeMap::new(), owed: BTreeSet::new() };
     for (number, round) in played.rounds.iter().enumerate() {
         watch.begin(number as u32);
-        for (uid, _) in &round.evicted {
-            watch.model.finish(uid);
-            watch.left_for.remove(uid);
-        }
+        round.evicted.iter().for_each(|evicted| watch.left(&evicted.uid));
         watch.follow(&round.cycles).map_err(|problem| format!("round {number}: {problem}"))?;
+        has_given_up(&played.holders[number], &round.standing)
+            .map_err(|problem| format!("round {number}: {problem}"))?;
     }
     proofs.iter().try_for_each(|proof| check_victims(scenario, &watch.workloads, proof))
 }
@@ -57,6 +57,11 @@ impl Watch<'_> {
             for decided in cycle {
                 match decided {
                     Decided::Admitted { uid, flavors, .. } => self.admitted(uid, flavors)?,
+                    Decided::RetriesAll { .. } => {}
+                    Decided::Left(evicted) => {
+                        self.left(&evicted.uid);
+                        pairs.retain(|(before, _)| *before != evicted.uid);
+                    }
                     Decided::Preempted { preemptor, victims } => {
                         self.took_over(preemptor);
                         self.owed.insert(preemptor.clone());
@@ -82,6 +87,12 @@ impl Watch<'_> {
         }
     }
 
+    /// A workload had to leave, and for nobody.
+    fn left(&mut self, uid: &Uid) {
+        self.model.finish(uid);
+        self.left_for.remove(uid);
+    }
+
     /// Nothing is admitted beyond quota, nor on room that a victim of the same cycle still has.
     fn admitted(&mut self, uid: &Uid, flavors: &[Vec<(ResourceName, FlavorName)>]) -> Result<(), String> {
         let Some(workload) = self.workloads.get(uid) else { return Err(format!("{uid} is unknown")) };
@@ -103,7 +114,7 @@ impl Watch<'_> {
 
     /// Where one starts at a time, others may have to start first.
     fn is_sequential(&self) -> bool {
-        self.scenario.readiness.as_ref().is_some_and(|readiness| readiness.settings.block_admission)
+        self.scenario.readiness.as_ref().is_some_and(Readiness::is_sequential)
     }
 
     /// A higher priority of the same queue may take what was freed for a preemptor.
@@ -127,6 +138,18 @@ impl Watch<'_> {
         }
         Ok(())
     }
+}
+
+/// Nobody has a flavor that it gave up.
+fn has_given_up(holders: &Holders, standing: &BTreeMap<Uid, Standing>) -> Result<(), String> {
+    for (uid, flavors) in holders {
+        let given_up = standing.get(uid).map(|standing| &standing.tried.given_up);
+        let mut flavors = flavors.iter().flatten().map(|(_, flavor)| flavor);
+        if let Some(flavor) = flavors.find(|flavor| given_up.is_some_and(|all| all.contains(*flavor))) {
+            return Err(format!("{uid} has {flavor}, which it gave up"));
+        }
+    }
+    Ok(())
 }
 
 /// A workload as it is once it has been admitted on these flavors.

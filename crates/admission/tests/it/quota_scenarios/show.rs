@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use gangway_model::queues::{Quota, ResourceGroup};
+use gangway_model::fallback::FallbackStrategy;
+use gangway_model::queues::{ClusterQueue, Quota, ResourceGroup};
 use gangway_model::readiness::Timeouts;
 use gangway_model::workload::{State, Workload};
 
 use super::drive::Played;
+use super::fallback::Said;
 use super::generate::Scenario;
 use super::readiness::Readiness;
 use crate::quota_model::{Decided, Node};
@@ -36,7 +38,8 @@ pub fn scenario(scenario: &Scenario) -> String {
                 groups(&queue.resource_groups),
                 queue.preemption,
                 queue.fungibility,
-            ) + &timeouts(&queue.timeouts),
+            ) + &timeouts(&queue.timeouts)
+                + &extras(queue),
         );
     }
     for (round, workload) in &scenario.workloads {
@@ -45,8 +48,28 @@ pub fn scenario(scenario: &Scenario) -> String {
     for (round, uid) in &scenario.finishes {
         line(&mut text, format!("round {round}: {uid} finishes"));
     }
+    for Said { round, uid, check, state, after_seconds } in &scenario.said {
+        let after = after_seconds.map(|seconds| format!(" after {seconds} s")).unwrap_or_default();
+        line(&mut text, format!("round {round}: check {check} says {state}{after} of {uid}"));
+    }
     if let Some(readiness) = &scenario.readiness {
         self::readiness(&mut text, readiness);
+    }
+    text
+}
+
+/// When a queue gives up flavors, and which checks have to agree.
+fn extras(queue: &ClusterQueue) -> String {
+    let mut text = String::new();
+    if let Some(FallbackStrategy { failure_policy, rules }) = &queue.fallback {
+        let _ = write!(text, "\n    {failure_policy:?}:");
+        for rule in rules {
+            let flavor = rule.flavor.as_ref().map_or("*", |flavor| flavor.as_str());
+            let _ = write!(text, " {flavor} {} {:?};", rule.trigger, rule.timeout_seconds);
+        }
+    }
+    for check in &queue.admission_checks {
+        let _ = write!(text, "\n    check {} on {:?}", check.name, check.on_flavors);
     }
     text
 }
@@ -129,6 +152,13 @@ fn workload(workload: &Workload) -> String {
         if let Some(state) = &held.requeue_state {
             let _ = write!(text, ", was sent back {} times", state.count);
         }
+        if held.admitted_at.is_none() {
+            text.push_str(", waits for its checks");
+        }
+        for tried in held.history.iter().flat_map(|history| &history.0) {
+            let _ = write!(text, ", tried {} for {} s", tried.flavor, tried.accumulated_seconds);
+            text.push_str(if tried.exhausted.is_some() { " and gave it up" } else { "" });
+        }
     }
     text
 }
@@ -145,11 +175,18 @@ pub fn decisions(roots: &BTreeMap<Node, Vec<&Decided>>) -> String {
         let _ = write!(text, "\n  {root:?}");
         for decided in decided {
             match decided {
-                Decided::Admitted { uid, flavors, .. } => {
-                    let _ = write!(text, "\n    {uid} admitted on {flavors:?}");
+                Decided::Admitted { uid, flavors, may_start, .. } => {
+                    let what = if *may_start { "admitted" } else { "gets quota" };
+                    let _ = write!(text, "\n    {uid} {what} on {flavors:?}");
                 }
                 Decided::Preempted { preemptor, victims } => {
                     let _ = write!(text, "\n    {preemptor} preempts {victims:?}");
+                }
+                Decided::RetriesAll { uid } => {
+                    let _ = write!(text, "\n    {uid} tries all flavors again");
+                }
+                Decided::Left(evicted) => {
+                    let _ = write!(text, "\n    {evicted:?}");
                 }
             }
         }

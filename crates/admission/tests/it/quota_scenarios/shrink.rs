@@ -1,8 +1,9 @@
 //! Makes a scenario smaller as long as it still shows what it showed.
 
+use gangway_model::checks::RequiredCheck;
 use gangway_model::queues::{Fungibility, PreemptionPolicy, QueueingStrategy};
-use gangway_model::readiness::{RequeuingTimestamp, Timeouts};
-use gangway_model::workload::{PodSet, State};
+use gangway_model::readiness::{RequeuingTimestamp, Timeouts, WaitForPodsReady};
+use gangway_model::workload::{PodSet, Reservation, State};
 
 use super::generate::Scenario;
 use super::readiness::{Pause, Readiness};
@@ -57,6 +58,7 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     }
     simpler_queues(scenario, &mut step);
     simpler_readiness(scenario, &mut step);
+    simpler_fallback(scenario, &mut step);
     all
 }
 
@@ -72,7 +74,8 @@ type Change<'c> = &'c dyn Fn(&mut Scenario);
 
 fn simpler_readiness(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
     let Some(readiness) = &scenario.readiness else { return };
-    step(&|next| next.readiness = None);
+    step(&|next| *next = next.without_readiness());
+    step(&|next| next.readiness.iter_mut().for_each(|readiness| readiness.settings = None));
     let mut change = |change: &dyn Fn(&mut Readiness)| {
         step(&|next| next.readiness.iter_mut().for_each(change));
     };
@@ -89,12 +92,14 @@ fn simpler_readiness(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
         });
         change(&|next| next.pauses[index] = Pause::Seconds(100));
     }
-    change(&|next| next.settings.block_admission = false);
-    change(&|next| next.settings.recovery_timeout_seconds = None);
-    change(&|next| next.settings.timestamp = RequeuingTimestamp::Creation);
-    change(&|next| next.settings.backoff_limit_count = None);
-    change(&|next| next.settings.backoff_base_seconds = 0);
-    change(&|next| next.settings.reset_after_ready_seconds = 0);
+    let mut set =
+        |set: &dyn Fn(&mut WaitForPodsReady)| change(&|next| next.settings.iter_mut().for_each(set));
+    set(&|next| next.block_admission = false);
+    set(&|next| next.recovery_timeout_seconds = None);
+    set(&|next| next.timestamp = RequeuingTimestamp::Creation);
+    set(&|next| next.backoff_limit_count = None);
+    set(&|next| next.backoff_base_seconds = 0);
+    set(&|next| next.reset_after_ready_seconds = 0);
     for index in 0..scenario.workloads.len() {
         step(&|next| next.workloads[index].1.timeouts = None);
         step(&|next| {
@@ -105,6 +110,50 @@ fn simpler_readiness(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
     }
     for index in 0..scenario.setup.cluster_queues.len() {
         step(&|next| next.setup.cluster_queues[index].timeouts = Timeouts::default());
+    }
+}
+
+fn simpler_fallback(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
+    for index in 0..scenario.said.len() {
+        step(&|next| drop(next.said.remove(index)));
+    }
+    for (index, queue) in scenario.setup.cluster_queues.iter().enumerate() {
+        step(&|next| next.setup.cluster_queues[index].fallback = None);
+        for check in 0..queue.admission_checks.len() {
+            step(&|next| without_check(next, index, check));
+        }
+        for rule in 0..queue.fallback.as_ref().map_or(0, |strategy| strategy.rules.len()) {
+            step(&|next| {
+                let fallback = &mut next.setup.cluster_queues[index].fallback;
+                fallback.iter_mut().for_each(|strategy| drop(strategy.rules.remove(rule)));
+            });
+        }
+    }
+    for index in 0..scenario.workloads.len() {
+        let mut change = |change: &dyn Fn(&mut Reservation)| {
+            step(&|next| {
+                if let State::Holding(held) = &mut next.workloads[index].1.state {
+                    change(held);
+                }
+            });
+        };
+        change(&|held| held.history = None);
+        change(&|held| (held.admitted_at, held.checks) = (Some(held.reserved_at), None));
+    }
+}
+
+/// Nobody demands a check any more, and nobody was asked.
+fn without_check(scenario: &mut Scenario, queue: usize, check: usize) {
+    let queue = &mut scenario.setup.cluster_queues[queue];
+    let RequiredCheck { name, .. } = queue.admission_checks.remove(check);
+    for (_, workload) in &mut scenario.workloads {
+        if let State::Holding(held) = &mut workload.state
+            && held.admission.cluster_queue == queue.name
+            && let Some(mut checks) = held.checks.take()
+        {
+            checks.0.retain(|answer| answer.name != name);
+            held.checks = checks.noted();
+        }
     }
 }
 

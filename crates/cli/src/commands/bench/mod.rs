@@ -4,9 +4,11 @@ mod admission;
 mod api;
 mod figure;
 mod jobs;
+mod placement;
 mod preemption;
 mod processes;
 mod stage;
+mod stopwatch;
 mod timeline;
 
 use clap::{Subcommand, ValueEnum};
@@ -25,6 +27,8 @@ pub enum BenchCommand {
     Api(api::ApiArgs),
     /// Jobs through the whole stack: how soon they start, and what that costs.
     Jobs(jobs::JobsArgs),
+    /// The pod scheduler alone: pods placed per second, what an event costs among many that wait, popping from backoff, memory.
+    Placement(placement::PlacementArgs),
     /// Jobs that take the place of others: how soon they start.
     Preemption(preemption::PreemptionArgs),
 }
@@ -53,6 +57,7 @@ pub async fn run(command: BenchCommand) -> Outcome {
         }
         BenchCommand::Api(args) => (Box::pin(api::measure(&args)).await?, args.output),
         BenchCommand::Jobs(args) => (Box::pin(jobs::measure(&args)).await?, args.output),
+        BenchCommand::Placement(args) => (placement::measure(&args), args.output),
         BenchCommand::Preemption(args) => (Box::pin(preemption::measure(&args)).await?, args.output),
     };
     show(&figures, form)

@@ -1,12 +1,14 @@
-//! `gangway explain`: why does a Job wait?
+//! `gangway explain`: why does a Job wait, or a pod?
 
 mod answer;
+mod pod;
 mod preemption;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use gangway_controller::pods;
 use gangway_controller::workloads::{Explained, Snapshot};
 use gangway_model::Clock;
 use serde_json::json;
@@ -26,12 +28,13 @@ use crate::render::palette::Palette;
 Examples:
   gangway explain job/train -n vision           why it waits and what would help
   gangway explain job/train -n vision -o json   for programs
+  gangway explain pod/train-0 -n vision         which nodes each plugin rules out, and what would wake it
 
 It lists the objects and works the answer out anew, so it needs no controller to
 be running. The reasons are in docs/reasons.md.")]
 pub struct ExplainArgs {
-    /// `job/NAME`.
-    #[arg(value_name = "job/NAME")]
+    /// `job/NAME` or `pod/NAME`.
+    #[arg(value_name = "job/NAME|pod/NAME")]
     target: String,
     /// The namespace; otherwise that of the context.
     #[arg(short, long, value_name = "NAME")]
@@ -51,8 +54,11 @@ enum Form {
     Json,
 }
 
-/// Explains one Job.
+/// Explains one Job or pod.
 pub async fn run(args: ExplainArgs) -> Outcome {
+    if let Some(name) = args.target.strip_prefix("pod/") {
+        return explain_pod(&args, name).await;
+    }
     let name = job_name("explain", &args.target)?;
     let config = config::load(args.config.as_deref())?;
     let client = args.connection.client("explain").await?;
@@ -93,6 +99,28 @@ pub async fn run(args: ExplainArgs) -> Outcome {
         None => {
             let palette = Palette::of_stdout();
             for line in lines(&job, &explanation, &preemption.lines(palette), palette) {
+                print(&format!("{line}\n"))?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn explain_pod(args: &ExplainArgs, name: &str) -> Outcome {
+    let client = args.connection.client("explain").await?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+    let explained = pods::explain_pod(client, &SystemClock, &namespace, name)
+        .await
+        .map_err(|error| Failure::bad_input(format!("cannot read the pods and nodes: {}", causes(&error))))?;
+    let pod_name = format!("Pod {namespace}/{name}");
+    let Some(explained) = explained else {
+        return Err(Failure::bad_input(format!("there is no pod {namespace}/{name}"))
+            .try_this(format!("kubectl get pods -n {namespace}")));
+    };
+    match args.output {
+        Some(Form::Json) => print(&format!("{:#}\n", pod::as_json(&pod_name, &explained)))?,
+        None => {
+            for line in pod::lines(&pod_name, &explained, Palette::of_stdout()) {
                 print(&format!("{line}\n"))?;
             }
         }

@@ -33,6 +33,8 @@ struct Driver<'s> {
     arrived: BTreeMap<String, Uid>,
     cycles_run: u32,
     round: u32,
+    /// How much time passed between rounds.
+    passed_seconds: i64,
     outcome: Outcome,
     cycles: Vec<Cycle>,
 }
@@ -61,6 +63,7 @@ impl<'s> Driver<'s> {
             arrived: BTreeMap::new(),
             cycles_run: 0,
             round: 0,
+            passed_seconds: 0,
             outcome: Outcome::Quiescent,
             cycles: Vec::new(),
         }
@@ -79,11 +82,13 @@ impl<'s> Driver<'s> {
 
     /// The time of a cycle.
     fn time_of(&self, cycle: u32) -> Timestamp {
-        self.scenario.now.plus_seconds(i64::from(cycle))
+        self.scenario.now.plus_seconds(self.passed_seconds + i64::from(cycle))
     }
 
     /// What happens from outside, and what follows from it whatever the quota.
     fn start_round(&mut self) {
+        let pauses = self.scenario.settings.pauses.iter().filter(|pause| pause.round == self.round);
+        self.passed_seconds += pauses.map(|pause| i64::from(pause.seconds)).sum::<i64>();
         let now = self.time_of(self.cycles_run);
         let finished = self.finish(When::Round(self.round), now);
         for arrival in self.scenario.arrivals.iter().filter(|arrival| arrival.round == self.round) {

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::ResourceExt;
 
 use super::documents::{Documents, HOW_TO_DUMP, Object};
-use super::settings::{ROUNDS_MAX, Settings};
+use super::settings::{Located, ROUNDS_MAX, Settings};
 use crate::exit::Failure;
 
 /// In which round a Workload arrives.
@@ -69,6 +69,11 @@ impl Scenario {
         let Documents { objects, replay, skipped } = documents;
         if objects.is_empty() {
             return Err(nothing_to_replay(&skipped));
+        }
+        let has_pauses = |located: &&Located| !located.settings.pauses.is_empty();
+        if let Some(located) = replay.as_ref().filter(has_pauses).filter(|_| is_strict) {
+            let message = format!("{}: spec.pauses: time does not pass in the protocol", located.at());
+            return Err(Failure::unsupported(message).try_this("leave spec.pauses or --protocol out"));
         }
         let settings = replay.map(|located| located.settings).unwrap_or_default();
         refuse_doubles(&objects)?;
@@ -205,7 +210,8 @@ impl Scenario {
             When::Round(round) => round,
             When::Cycle(_) => 0,
         });
-        self.arrivals.iter().map(|arrival| arrival.round).chain(ends).max().unwrap_or(0)
+        let pauses = self.settings.pauses.iter().map(|pause| pause.round);
+        self.arrivals.iter().map(|arrival| arrival.round).chain(ends).chain(pauses).max().unwrap_or(0)
     }
 
     /// Two Workloads of one tree that were created at the same time: who of them goes first is chance in the

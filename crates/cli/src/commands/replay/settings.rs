@@ -40,6 +40,17 @@ pub struct Settings {
     pub resource_rules: ResourceRules,
     /// Running work that ends.
     pub finish: Vec<Finish>,
+    /// Time that passes between rounds.
+    pub pauses: Vec<Pause>,
+}
+
+/// Time that passes before a round begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// The round.
+    pub round: u32,
+    /// How long.
+    pub seconds: u32,
 }
 
 /// Settings, and where they stand.
@@ -102,6 +113,14 @@ struct Spec {
     cycles: Option<Spanned<u32>>,
     config: Option<Spanned<Config>>,
     finish: Vec<Spanned<FinishEntry>>,
+    pauses: Vec<Spanned<PauseEntry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PauseEntry {
+    round: u32,
+    seconds: u32,
 }
 
 #[derive(Deserialize)]
@@ -165,6 +184,7 @@ pub fn read(file: &str, text: &str, lines_before: u64) -> Result<Located, Failur
         cycles_max: spec.cycles.map(|cycles| place.cycles(&cycles)).transpose()?,
         resource_rules: spec.config.map(|config| place.config(config)).transpose()?.unwrap_or_default(),
         finish: spec.finish.iter().map(|entry| place.finish(entry)).collect::<Result<_, _>>()?,
+        pauses: spec.pauses.iter().map(|entry| place.pause(entry)).collect::<Result<_, _>>()?,
     };
     Ok(Located { settings, file: file.to_owned(), line: line + lines_before })
 }
@@ -208,6 +228,15 @@ impl Place<'_> {
             _ => return refuse("an entry has either a round or a cycle"),
         };
         Ok(Finish { workload: entry.value.workload.clone(), when })
+    }
+
+    fn pause(&self, entry: &Spanned<PauseEntry>) -> Result<Pause, Failure> {
+        let PauseEntry { round, seconds } = entry.value;
+        if !(1..=ROUNDS_MAX).contains(&round) {
+            let message = format!("round must be from 1 to {ROUNDS_MAX}");
+            return Err(self.refuse(entry.referenced.line(), "spec.pauses", &message));
+        }
+        Ok(Pause { round, seconds })
     }
 
     /// What of the configuration matters. Its fields are known by now, so whatever is still refused is not

@@ -25,8 +25,8 @@ Examples:
 
 Each scenario is a cluster of its own: an API server, the controllers, the pod scheduler and
 fake nodes, on one thread and in virtual time. Requests are late, refused, or lost after they
-were carried out; watches break and lag; the controller dies and comes back; people delete,
-suspend and change things. After every change of an object the promises of Gangway are
+were carried out; watches break and lag; the controller dies and comes back; machines of a
+flavor do not come; checks refuse; people delete, suspend and change things. After every change of an object the promises of Gangway are
 checked; in the end the faults stop, and everything has to come to rest.
 The same seed always gives the same scenario and the same hash.")]
 pub struct CheckArgs {
@@ -68,6 +68,10 @@ struct Total {
     steps: u64,
     finished: usize,
     evictions: usize,
+    given_up: usize,
+    answers: usize,
+    /// In how many of them a flavor was given up, or a check said something.
+    scarce_seeds: u64,
     /// All hashes in one, whatever the order in which seeds ended.
     hash: u64,
     failed: Option<(u64, Played)>,
@@ -91,8 +95,14 @@ pub fn run(args: &CheckArgs) -> Outcome {
     match args.output {
         Some(Form::Json) => print(&format!("{:#}\n", as_json(args, &total, per_second)))?,
         None => print(&format!(
-            "{} scenarios, {} steps checked, {per_second:.0} per second: {} Workloads ended, {} evictions; hash {:016x}\n",
-            total.seeds, total.steps, total.finished, total.evictions, total.hash
+            "{} scenarios, {} steps checked, {per_second:.0} per second: {} Workloads ended, {} evictions, {} flavors given up, {} checks answered; hash {:016x}\n",
+            total.seeds,
+            total.steps,
+            total.finished,
+            total.evictions,
+            total.given_up,
+            total.answers,
+            total.hash
         ))?,
     }
     match &total.failed {
@@ -114,6 +124,9 @@ fn as_json(args: &CheckArgs, total: &Total, per_second: f64) -> Value {
         "stepsPerSecond": per_second.round(),
         "finishedWorkloads": total.finished,
         "evictions": total.evictions,
+        "flavorsGivenUp": total.given_up,
+        "checksAnswered": total.answers,
+        "seedsWithFallbacks": total.scarce_seeds,
         "hash": format!("{:016x}", total.hash),
         "failed": failed,
     })
@@ -161,6 +174,9 @@ fn gather(
         total.steps += outcome.steps;
         total.finished += outcome.finished;
         total.evictions += outcome.evictions;
+        total.given_up += outcome.given_up;
+        total.answers += outcome.answers;
+        total.scarce_seeds += u64::from(outcome.given_up + outcome.answers > 0);
         total.hash ^= outcome.hash.rotate_left((seed % 64) as u32);
         let is_first = total.failed.as_ref().is_none_or(|(first, _)| seed < *first);
         if outcome.violation.is_some() && is_first {

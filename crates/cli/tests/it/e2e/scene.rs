@@ -1,12 +1,13 @@
 //! The stage of one scenario: a namespace of its own in a world, and the moves a user could make.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use futures::{StreamExt, pin_mut};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -14,7 +15,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
 use super::audit::{self, Write};
-use super::kinds::{Kind, NAMESPACE};
+use super::kinds::{Kind, NAMESPACE, WORKLOAD};
+use super::record::Record;
 use super::world::{Controller, World};
 
 /// Objects of one kind by name, as a watch shows them.
@@ -29,6 +31,8 @@ pub struct Scene {
     kubeconfig: PathBuf,
     audit_log: Option<PathBuf>,
     name: String,
+    /// Of its Workloads, if the scenario wanted one.
+    record: OnceCell<Record>,
 }
 
 impl Scene {
@@ -41,6 +45,7 @@ impl Scene {
             kubeconfig: world.kubeconfig.clone(),
             audit_log: world.audit_log.clone(),
             name: scenario.replace('_', "-"),
+            record: OnceCell::new(),
         };
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": scene.name } });
@@ -168,6 +173,34 @@ impl Scene {
     pub async fn label_namespace(&self, key: &str, value: &str) -> Result<()> {
         let change = json!({ "metadata": { "labels": { key: value } } });
         self.patch(NAMESPACE, &self.name, change).await.map(|_| ())
+    }
+
+    /// From now on every version of a Workload counts: who waits for one finds it even if it is over by then, and looks from where
+    /// the last step about that Workload was.
+    pub async fn record_workloads(&self) -> Result<()> {
+        let record = Record::begin(WORKLOAD.api(&self.client, &self.name)).await?;
+        ensure!(self.record.set(record).is_ok(), "the Workloads are recorded already");
+        Ok(())
+    }
+
+    /// The Workload that is `meant`, as soon as it is as `test` wants it: in the record, if there is one, where `who` stands for it.
+    pub async fn until_workload(
+        &self,
+        who: &str,
+        what: &str,
+        meant: impl Fn(&Value) -> bool,
+        test: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let Some(record) = self.record.get() else {
+            let look = |workloads: &Objects| {
+                workloads.values().find(|workload| meant(workload) && test(workload)).cloned()
+            };
+            return self.until(WORKLOAD, what, look).await;
+        };
+        let find = record.find(who, |workload| meant(workload) && test(workload));
+        let found = tokio::time::timeout(self.patience, find).await;
+        let found = found.unwrap_or_else(|_| Err(anyhow!("waited {} s in vain", self.patience.as_secs())));
+        found.map_err(|error| anyhow!("{error:#}: {what}{}", record.tell(who, &meant)))
     }
 
     /// Watches the objects of a kind until `look` finds what it looks for among them.

@@ -159,20 +159,20 @@ impl Scene {
         }
     }
 
-    /// The Workload of a Job, as soon as there is one.
+    /// The Workload of a Job as it is now, or as soon as there is one.
     pub async fn workload(&self, job: &str) -> Result<Value> {
-        self.workload_that(job, "exists", |_| true).await
+        let owner = self.get(JOB, job).await?;
+        self.until(WORKLOAD, &format!("the Workload of Job {job} exists"), |workloads| {
+            workloads.values().find(|workload| is_controlled_by(workload, &owner)).cloned()
+        })
+        .await
     }
 
     /// The Workload of a Job, as soon as it is as `test` wants it.
     pub async fn workload_that(&self, job: &str, what: &str, test: impl Fn(&Value) -> bool) -> Result<Value> {
         let owner = self.get(JOB, job).await?;
         let what = format!("the Workload of Job {job} {what}");
-        self.until(WORKLOAD, &what, |workloads| {
-            let own = workloads.values().find(|workload| is_controlled_by(workload, &owner));
-            own.filter(|workload| test(workload)).cloned()
-        })
-        .await
+        self.until_workload(job, &what, |workload| is_controlled_by(workload, &owner), test).await
     }
 
     /// The Workload of a Job, as soon as a condition of it has this status and reason.

@@ -1,15 +1,14 @@
 //! The measured runs. Only what is said to be measured is: records are made before, outcomes told after.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gangway_admission::{Decision, Engine, Event, Work};
 use gangway_model::queues::{PreemptionPolicy, ReclaimWithinCohort, WithinClusterQueue};
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::workload::Workload;
 use gangway_model::{Timestamp, Uid};
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
 
+use super::super::stopwatch::{Span, Stopwatch, resident_bytes};
 use super::world::{Queues, START, Shape, land, pending, running, uid};
 
 /// How much is measured.
@@ -50,36 +49,6 @@ impl Measured {
         self.work.preemptions += after.preemptions - before.preemptions;
         self.work.spared += after.spared - before.spared;
     }
-}
-
-/// A stretch of time.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    wall: i64,
-    cpu: i64,
-}
-
-/// Both clocks at one moment.
-struct Stopwatch {
-    wall: Instant,
-    cpu: i64,
-}
-
-impl Stopwatch {
-    fn start() -> Self {
-        Self { cpu: cpu_nanos(), wall: Instant::now() }
-    }
-
-    fn stop(&self) -> Span {
-        let wall = self.wall.elapsed().as_nanos() as i64;
-        Span { wall, cpu: cpu_nanos() - self.cpu }
-    }
-}
-
-/// The time that this thread has had of a processor.
-fn cpu_nanos() -> i64 {
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-    time.map_or(0, |time| time.num_nanoseconds())
 }
 
 /// Where the pending Workload of a number belongs and what it asks for.
@@ -383,11 +352,4 @@ pub fn bytes_per_pending(size: Size) -> f64 {
     let after = resident_bytes();
     drop(engine);
     (after - before) / (size.workloads - first) as f64
-}
-
-/// What the process occupies in memory.
-fn resident_bytes() -> f64 {
-    const PAGE: f64 = 4096.0;
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * PAGE
 }

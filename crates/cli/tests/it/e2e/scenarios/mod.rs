@@ -29,13 +29,19 @@ use super::scene::Scene;
 /// A name, which is also the namespace, and the play.
 pub type Scenario = (&'static str, for<'a> fn(&'a Scene) -> LocalBoxFuture<'a, Result<()>>);
 
+pub type Lists = &'static [&'static [Scenario]];
+
 macro_rules! scenarios {
     ($($module:ident: $($name:ident)+;)+) => {
         &[$($((stringify!($name), |scene| $module::$name(scene).boxed_local())),+),+]
     };
 }
 
-pub const SCENARIOS: &[Scenario] = scenarios! {
+/// Scenarios that need no configuration.
+pub const SCENARIOS: Lists =
+    &[EVERYDAY, fallback::PLAYS.plain, fallback::PLAYS.two_groups, fallback::OF_TWO_GROUPS.two_groups];
+
+const EVERYDAY: &[Scenario] = scenarios! {
     lifecycle:
         admit_and_finish
         finish_failed_job
@@ -93,13 +99,6 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         backing_queue_is_immutable
         unsupported_kind_is_said;
     fallback:
-        next_flavor_when_machines_do_not_come
-        back_to_the_reservation
-        on_to_the_third_flavor
-        deactivated_when_every_flavor_failed
-        one_of_two_groups_falls_back
-        starts_when_the_check_agrees
-        rejected_check_falls_back_or_deactivates
         queue_waits_for_its_check
         rules_that_cannot_be_are_named;
     manifests:
@@ -109,47 +108,72 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
 /// Scenarios with a configuration.
 pub struct Group {
     pub config: &'static str,
-    /// Not side by side: they start the controller again, set its clock, or hold up everybody else.
+    /// Not side by side: they start the controller again where others would not bear it, set its clock, or hold up everybody
+    /// else.
     pub one_by_one: bool,
-    pub scenarios: &'static [Scenario],
+    pub scenarios: Lists,
 }
 
-/// Scenarios in which pods have to be ready.
+/// Pods do not have to be ready.
+const PLAIN: &str = "
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+";
+
+/// Scenarios in which pods have to be ready, or the controller ends and begins again while others run.
 pub const CONFIGURED: &[Group] = &[
     Group {
         config: readiness::CONCURRENT,
         one_by_one: false,
-        scenarios: scenarios! {
-            gangs:
-                two_gangs_at_once_stall;
-            readiness:
-                ready_in_time
-                fewer_completions_than_pods
-                failed_index_needs_no_pod
-                lost_pod_does_not_come_back
-                fails_and_recovers_for_ever;
-            requeueing:
-                no_node_fits
-                nodes_are_fragmented
-                start_timeout_suspends_and_requeues
-                recovery_timeout_suspends_and_requeues;
-            fallback:
-                all_flavors_again_and_again;
-        },
+        scenarios: &[
+            scenarios! {
+                gangs:
+                    two_gangs_at_once_stall;
+                readiness:
+                    ready_in_time
+                    fewer_completions_than_pods
+                    failed_index_needs_no_pod
+                    lost_pod_does_not_come_back
+                    fails_and_recovers_for_ever;
+                requeueing:
+                    no_node_fits
+                    nodes_are_fragmented
+                    start_timeout_suspends_and_requeues
+                    recovery_timeout_suspends_and_requeues;
+            },
+            fallback::WITH_READINESS.plain,
+            fallback::WITH_READINESS.two_groups,
+            fallback::READINESS_OF_TWO_GROUPS.two_groups,
+        ],
+    },
+    Group {
+        config: readiness::CONCURRENT,
+        one_by_one: false,
+        scenarios: &[fallback::WITH_READINESS.restarted, fallback::READINESS_OF_TWO_GROUPS.restarted],
+    },
+    Group {
+        config: PLAIN,
+        one_by_one: false,
+        scenarios: &[fallback::PLAYS.restarted, fallback::OF_TWO_GROUPS.restarted],
+    },
+    Group {
+        config: PLAIN,
+        one_by_one: true,
+        scenarios: &[fallback::BY_CLOCK.plain, fallback::BY_CLOCK.two_groups, fallback::BY_CLOCK.restarted],
     },
     Group {
         config: readiness::AT_ONCE,
         one_by_one: false,
-        scenarios: scenarios! {
+        scenarios: &[scenarios! {
             requeueing:
                 back_at_once_where_room_is
                 preempted_comes_back_after_its_preemptor;
-        },
+        }],
     },
     Group {
         config: readiness::CONCURRENT,
         one_by_one: true,
-        scenarios: scenarios! {
+        scenarios: &[scenarios! {
             outages:
                 restart_before_the_start_deadline
                 restart_before_the_recovery_deadline
@@ -157,17 +181,17 @@ pub const CONFIGURED: &[Group] = &[
                 ends_at_the_timeout
                 ten_minutes_without_controller
                 clock_set_forward_and_back;
-        },
+        }],
     },
     Group {
         config: readiness::SEQUENTIAL,
         one_by_one: true,
-        scenarios: scenarios! {
+        scenarios: &[scenarios! {
             gangs:
                 two_gangs_one_after_the_other
                 nobody_is_admitted_while_one_is_not_ready
                 admitted_when_all_others_are_ready;
-        },
+        }],
     },
 ];
 
@@ -177,8 +201,6 @@ pub const ALONE: &[Scenario] = scenarios! {
     commands:
         commands_tell_of_a_preemption
         snapshot_is_replayed;
-    fallback:
-        restart_while_a_flavor_is_tried;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions

@@ -20,19 +20,21 @@ const TEN_MINUTES: i64 = 600;
 /// The controller dies just before the deadline: the deadline is met all the same, and counts once. Another Job, whose time is
 /// shorter, tells when it is time to die.
 pub async fn restart_before_the_start_deadline(scene: &Scene) -> Result<()> {
+    scene.record_workloads().await?;
     queue_without_nodes(scene, "2", "{timeout: 1h}").await?;
-    scene.submit(Job::new("a").annotation(START_TIMEOUT, "4s")).await?;
+    scene.submit(Job::new("a").annotation(START_TIMEOUT, "6s")).await?;
     scene.submit(Job::new("herald").annotation(START_TIMEOUT, "2s")).await?;
     let waits = scene.workload_has("a", ("PodsReady", "False", "WaitForStart")).await?;
     scene.workload_has("herald", ("Evicted", "True", "PodsReadyTimeout")).await?;
     scene.controller().restart()?;
-    let evicted = sent_back(scene, "a", &waits, 4).await?;
+    let evicted = sent_back(scene, "a", &waits, 6).await?;
     node_comes(scene, true).await?;
     comes_back(scene, "a", &evicted).await?;
     finishes(scene, "a").await
 }
 
 pub async fn restart_before_the_recovery_deadline(scene: &Scene) -> Result<()> {
+    scene.record_workloads().await?;
     scene.queue("2").await?;
     for (job, timeout) in [("a", "5s"), ("herald", "2s")] {
         scene.submit_and_start(Job::new(job).annotation(RECOVERY_TIMEOUT, timeout)).await?;
@@ -53,6 +55,7 @@ pub async fn restart_before_the_recovery_deadline(scene: &Scene) -> Result<()> {
 
 /// A backoff does not end early because the controller begins again, and it ends.
 pub async fn restart_before_the_backoff_ends(scene: &Scene) -> Result<()> {
+    scene.record_workloads().await?;
     queue_without_nodes(scene, "1", "{timeout: 3s}").await?;
     scene.submit(Job::new("a")).await?;
     let waits = scene.workload_has("a", ("PodsReady", "False", "WaitForStart")).await?;

@@ -1,0 +1,194 @@
+//! What happens when it is a pod's turn?
+
+use std::sync::Arc;
+
+use gangway_model::Timestamp;
+
+use crate::cluster::Stage;
+use crate::cycle::{Cycle, Rejection};
+use crate::framework::{Actions, Asked, Change, PluginId, PluginSet, Resource};
+use crate::ids::{NodeIndex, PodId, ShapeId};
+use crate::preemption::{Preemption, Question};
+use crate::queue::{Attempt, Popped};
+use crate::shapes::Shape;
+use crate::wake::Judging;
+use crate::{Decision, Diagnosis, Flight, Scheduler, WaitReason};
+
+impl Scheduler {
+    /// Places a pod, makes room for it, or tells it why it waits.
+    pub(crate) fn attempt(&mut self, popped: &Popped, now: Timestamp, decisions: &mut Vec<Decision>) {
+        let id = popped.pod;
+        let (Some(shape), Some(shape_id)) =
+            (self.cluster.shape_of(id).cloned(), self.cluster.shape_id_of(id))
+        else {
+            self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
+            return;
+        };
+        self.last_tried = Some(shape.profile);
+        match self.find_node(id, shape_id, &shape) {
+            Ok(node) => {
+                decisions.extend(self.assume(popped.attempt, node, now));
+            }
+            Err(rejection) => self.reject(popped.attempt, (shape_id, &shape), rejection, now, decisions),
+        }
+    }
+
+    fn find_node(
+        &mut self,
+        id: PodId,
+        shape_id: ShapeId,
+        shape: &Arc<Shape>,
+    ) -> Result<NodeIndex, Rejection> {
+        self.cluster.refresh_order();
+        let table = self.tables.of(shape_id, shape, self.cluster.node_bound());
+        let uid = self.cluster.pods.get(id).map(|pod| pod.record.uid.clone());
+        let cycle = Cycle {
+            cluster: &self.cluster,
+            order: self.cluster.order(),
+            profile: &self.profiles[shape.profile],
+            table,
+            shape,
+            pod: id,
+            start: &mut self.start,
+            seed: self.seed,
+            work: &mut self.work,
+        };
+        cycle.run(&uid.unwrap_or_else(|| "".into()))
+    }
+
+    /// Books the pod on the node before anybody has written it.
+    fn assume(&mut self, attempt: Attempt, index: NodeIndex, now: Timestamp) -> Option<Decision> {
+        let id = attempt.pod();
+        self.queue.done(attempt);
+        let node = self.cluster.node(index)?.record.name.clone();
+        let left = self.cluster.nominate(id, None).filter(|nominated| *nominated != index);
+        self.cluster.occupy(id, index);
+        let decision = self.new_decision(Flight { attempt, rejectors: PluginSet::EMPTY });
+        let pod = self.cluster.pods.get_mut(id)?;
+        pod.stage = Stage::Assumed(decision);
+        pod.told = None;
+        let record = Arc::clone(&pod.record);
+        if left.is_some() {
+            let change = Change::Pod { node: left, old: Some(Arc::clone(&record)), new: None };
+            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        }
+        let change = Change::Pod { node: Some(index), old: None, new: Some(record) };
+        self.happened(Resource::AssignedPod, Actions::ADD, change, now);
+        Some(Decision::Bind { id: decision, pod: self.reference(id)?, node })
+    }
+
+    fn reject(
+        &mut self,
+        attempt: Attempt,
+        (shape_id, shape): (ShapeId, &Arc<Shape>),
+        rejection: Rejection,
+        now: Timestamp,
+        decisions: &mut Vec<Decision>,
+    ) {
+        let id = attempt.pod();
+        let plugins = rejection.plugins;
+        let may_preempt = self.profiles[shape.profile].preempts && !plugins.contains(PluginId::NoNode);
+        let (found, diagnosis) = match may_preempt {
+            true => self.make_room(id, shape_id, shape, &rejection),
+            false => (Preemption::NotEligible(""), rejection.diagnosis),
+        };
+        match &found {
+            Preemption::Found { node, victims } => {
+                let flight = Flight { attempt, rejectors: plugins };
+                decisions.extend(self.preempt(flight, *node, victims, diagnosis));
+                // It stays in flight until they are on their way, so that what happens meanwhile is not lost.
+                return;
+            }
+            Preemption::NotEligible(_) => decisions.extend(self.tell(id, diagnosis)),
+            Preemption::NoCandidate { .. } => {
+                self.give_up_nomination(id, now);
+                decisions.extend(self.tell(id, diagnosis));
+            }
+        }
+        let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
+        self.queue.rejected(attempt, plugins, PluginSet::EMPTY, now, &judge);
+    }
+
+    /// Looks for somebody to remove. If that was in vain for an equal pod and nothing has changed since, it is again.
+    fn make_room(
+        &mut self,
+        id: PodId,
+        shape_id: ShapeId,
+        shape: &Arc<Shape>,
+        rejection: &Rejection,
+    ) -> (Preemption, Arc<Diagnosis>) {
+        self.work.preemptions += 1;
+        let has_nomination = self.cluster.pods.get(id).is_some_and(|pod| pod.nominated.is_some());
+        let table = self.tables.of(shape_id, shape, self.cluster.node_bound());
+        let known = table.failed.as_ref().and_then(|failed| failed.preemption.clone());
+        if let Some(known) = known.filter(|_| !has_nomination) {
+            return known;
+        }
+        let question = Question {
+            cluster: &self.cluster,
+            profile: &self.profiles[shape.profile],
+            budgets: &self.budgets,
+            asked: Asked { shape, cluster: &self.cluster, nodes: self.cluster.order(), marks: table.marks() },
+            pod: id,
+            rejected: &rejection.nodes,
+            seed: self.seed,
+        };
+        let answer = question.answer(&mut self.work);
+        let said = Some(answer.to_string());
+        let diagnosis = Arc::new(Diagnosis { preemption: said, ..Diagnosis::clone(&rejection.diagnosis) });
+        let is_final = matches!(answer, Preemption::NoCandidate { .. }) || shape.never_preempts;
+        if let Some(failed) = table.failed.as_mut().filter(|_| is_final) {
+            failed.preemption = Some((answer.clone(), Arc::clone(&diagnosis)));
+        }
+        (answer, diagnosis)
+    }
+
+    /// Removes others so that the pod can have their room.
+    fn preempt(
+        &mut self,
+        flight: Flight,
+        index: NodeIndex,
+        victims: &[PodId],
+        diagnosis: Arc<Diagnosis>,
+    ) -> Option<Decision> {
+        let id = flight.attempt.pod();
+        self.cluster.nominate(id, Some(index));
+        // Room that was made for somebody who matters less is taken.
+        let priority = self.cluster.shape_of(id)?.priority;
+        let others: Vec<PodId> = self.cluster.node(index)?.nominated.clone();
+        for other in others {
+            if self.cluster.shape_of(other).is_some_and(|shape| shape.priority < priority) {
+                self.cluster.nominate(other, None);
+            }
+        }
+        let node = self.cluster.node(index)?.record.name.clone();
+        let victims = victims.iter().filter_map(|victim| self.reference(*victim)).collect();
+        let decision = self.new_decision(flight);
+        let pod = self.cluster.pods.get_mut(id)?;
+        pod.stage = Stage::Preempting(decision);
+        pod.told = Some(Arc::clone(&diagnosis));
+        let reason = WaitReason::NoNodeFits(diagnosis);
+        Some(Decision::Preempt { id: decision, preemptor: self.reference(id)?, node, victims, reason })
+    }
+
+    /// The node that was kept for the pod does not help it any more.
+    fn give_up_nomination(&mut self, id: PodId, now: Timestamp) {
+        let Some(node) = self.cluster.nominate(id, None) else { return };
+        let old = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
+        let change = Change::Pod { node: Some(node), old, new: None };
+        self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+    }
+
+    /// Tells the pod why it waits, if that is news.
+    fn tell(&mut self, id: PodId, diagnosis: Arc<Diagnosis>) -> Option<Decision> {
+        let nominated = self.cluster.pods.get(id)?.nominated;
+        let nominated_node = nominated.and_then(|node| Some(self.cluster.node(node)?.record.name.clone()));
+        let pod = self.cluster.pods.get_mut(id)?;
+        if pod.told.as_ref() == Some(&diagnosis) {
+            return None;
+        }
+        pod.told = Some(Arc::clone(&diagnosis));
+        let pod = self.reference(id)?;
+        Some(Decision::Report { pod, reason: WaitReason::NoNodeFits(diagnosis), nominated_node })
+    }
+}
