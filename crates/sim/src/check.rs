@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gangway_admission::Action;
 use gangway_model::Clock;
+use gangway_model::workload::State;
 
 use crate::faults::Faults;
 use crate::invariants::{Rest, Violation, check_rest, check_step};
@@ -12,12 +13,14 @@ use crate::view::Step;
 use crate::witness::Listener;
 use crate::world::World;
 
-/// After this long without a write everything is at rest: nothing that waits for a time waits longer.
+/// After this long without a write everything is at rest: nothing waits longer for a time, but for who tries all flavors again.
 const QUIET: Duration = Duration::from_secs(20 * 60);
 /// After this long it should have come to rest.
 const PATIENCE: Duration = Duration::from_secs(6 * 3600);
 /// A round of waiting for rest.
 const LOOK: Duration = Duration::from_secs(60);
+/// More than it takes to ask a new controller.
+const ASKING_SECONDS: i64 = 120;
 
 /// What came of a scenario.
 #[derive(Clone, Debug)]
@@ -89,7 +92,7 @@ async fn settle(world: &mut World, scenario: &Scenario) {
     }
     let began = tokio::time::Instant::now();
     let mut restless = None;
-    while idle_for(world) < QUIET {
+    while idle_for(world) < QUIET || wakes_meanwhile(world) {
         if began.elapsed() > PATIENCE {
             restless = Some(format!("something is still written after {} hours", PATIENCE.as_secs() / 3600));
             break;
@@ -132,6 +135,19 @@ async fn ask_a_new_controller(world: &mut World) -> (Vec<String>, Option<String>
     let admits = snapshot.decisions().iter().filter(|decision| matches!(decision.action, Action::Admit(_)));
     let forgotten = admits.map(|decision| decision.name.to_string()).collect();
     (forgotten, world.witness.misremembered(snapshot.durable()))
+}
+
+/// Whether a backoff ends while a new controller is asked: what is on its way then is not at rest.
+fn wakes_meanwhile(world: &World) -> bool {
+    let now = world.clock.now();
+    let answered = now.plus_seconds(ASKING_SECONDS);
+    world.witness.with_view(|view| {
+        let mut backoffs = view.workloads.values().filter_map(|seen| match &seen.record.state {
+            State::Pending(pending) => pending.requeue_state.as_ref()?.requeue_at,
+            _ => None,
+        });
+        backoffs.any(|until| now <= until && until <= answered)
+    })
 }
 
 fn idle_for(world: &World) -> Duration {

@@ -201,6 +201,8 @@ pub const ALONE: &[Scenario] = scenarios! {
     commands:
         commands_tell_of_a_preemption
         snapshot_is_replayed;
+    fallback:
+        snapshot_goes_on_where_it_was_taken;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions

@@ -3,11 +3,12 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::super::commands::answers;
+use super::super::commands::{answers, says};
 use super::queue::Queue;
-use super::stage::{Stage, evictions, timeouts};
+use super::stage::{Stage, Variant, evictions, timeouts};
 use crate::e2e::kinds::WORKLOAD;
 use crate::e2e::objects::{Job, condition, name};
+use crate::e2e::scene::Scene;
 
 /// A flavor is out of stock: the next is tried at once, told with the reason, counted once, and forgotten when it has started.
 pub async fn next_flavor_when_machines_do_not_come(stage: Stage<'_>) -> Result<()> {
@@ -150,4 +151,48 @@ pub async fn pod_sets_with_different_times(stage: Stage<'_>) -> Result<()> {
     ensure!(*evictions(&third) == json!([timeouts(2)]), "{third}");
     // It would start for ever, and hold up whoever comes after it where one starts at a time.
     stage.delete(WORKLOAD, "by-hand").await
+}
+
+/// A dump is taken while the second flavor is tried. Replayed it stays there; when time passes it goes on to the third, and not
+/// back to the first.
+pub async fn snapshot_goes_on_where_it_was_taken(scene: &Scene) -> Result<()> {
+    let stage = Stage::open(scene, Variant::PLAIN).await?;
+    stage.flavors(&["c"], &["a", "b"]).await?;
+    stage.queue(&Queue::of(&["a", "b", "c"]).time("a", "2s").time("b", "1h")).await?;
+    stage.submit(Job::new("a")).await?;
+    let on_b = stage.has_flavor("a", "b").await?;
+    ensure!(stage.given_up(&on_b) == ["a"], "{on_b}");
+    let full = format!("{}/{}", scene.name(), name(&on_b));
+    let dump = says(&stage, "snapshot").await?;
+    let at_once = replayed(&dump)?;
+    ensure!(happened_to(&full, "admitted", &at_once).is_empty(), "it has its flavor: {at_once}");
+    ensure!(happened_to(&full, "evicted", &at_once).is_empty(), "it has time: {at_once}");
+
+    // The Replay document is the first of a dump. Ten seconds more than the second flavor may take:
+    let later = dump.replacen("\nspec:\n", "\nspec:\n  pauses: [{round: 1, seconds: 3610}]\n", 1);
+    let later = replayed(&later)?;
+    let evicted = happened_to(&full, "evicted", &later);
+    ensure!(evicted.len() == 1 && evicted[0]["reason"] == "FlavorFallback", "{later}");
+    let admitted = happened_to(&full, "admitted", &later);
+    let flavors: Vec<&Value> = admitted.iter().map(|entry| &entry["podSets"][0]["flavors"]["cpu"]).collect();
+    ensure!(flavors == [&json!(stage.own("c"))], "{later}");
+    Ok(())
+}
+
+/// What a replay did with a Workload, one after the other.
+fn happened_to<'a>(full: &str, what: &str, answer: &'a Value) -> Vec<&'a Value> {
+    let cycles = answer["cycles"].as_array().into_iter().flatten();
+    let entries = cycles.flat_map(|cycle| cycle[what].as_array().into_iter().flatten());
+    entries.filter(|entry| entry["workload"] == full).collect()
+}
+
+fn replayed(dump: &str) -> Result<Value> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("dump.yaml");
+    std::fs::write(&file, dump)?;
+    let command = env!("CARGO_BIN_EXE_gangway");
+    let replay =
+        std::process::Command::new(command).arg("replay").arg(&file).args(["-o", "json"]).output()?;
+    ensure!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    Ok(serde_json::from_slice(&replay.stdout)?)
 }

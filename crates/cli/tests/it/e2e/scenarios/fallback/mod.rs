@@ -18,6 +18,7 @@ use super::Scenario;
 use stage::{Stage, Variant};
 
 pub use checks::{queue_waits_for_its_check, rules_that_cannot_be_are_named};
+pub use ladder::snapshot_goes_on_where_it_was_taken;
 
 /// The scenarios that are made of the same plays.
 pub struct Plays {
