@@ -6,6 +6,7 @@
 pub mod election;
 pub mod endpoints;
 mod index;
+pub mod pace;
 pub mod pods;
 mod trouble;
 pub mod workloads;

@@ -35,7 +35,7 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 pub struct SchedulerConfiguration {
     /// What decisions follow.
     pub settings: SchedulerSettings,
-    /// How many requests per second the scheduler may send in the long run.
+    /// How many requests per second the scheduler may send in the long run, and as many Events again.
     pub requests_per_second: f64,
     /// How many it may send at once.
     pub request_burst: u32,
@@ -51,8 +51,8 @@ impl Default for SchedulerConfiguration {
     fn default() -> Self {
         Self {
             settings: SchedulerSettings::default(),
-            requests_per_second: 50.0,
-            request_burst: 100,
+            requests_per_second: 1000.0,
+            request_burst: 1000,
             kubeconfig: None,
             leader_election: None,
             parallelism: None,
@@ -66,6 +66,8 @@ impl SchedulerConfiguration {
         let profiles = vec![ProfileSettings::named(DEFAULT_SCHEDULER_NAME)];
         Self {
             settings: SchedulerSettings { profiles, ..SchedulerSettings::default() },
+            requests_per_second: 50.0,
+            request_burst: 100,
             leader_election: Some(default_election()),
             ..Self::default()
         }

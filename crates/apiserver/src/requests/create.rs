@@ -11,7 +11,7 @@ use super::write::{
     body_of, check_type, decode_object, format_time, metadata_mut, prepare_new, settle_identity,
     settle_unknown_fields,
 };
-use super::{Answer, Target, definitions, object_response};
+use super::{Answer, Target, definitions, object_response, priority};
 use crate::error::ApiError;
 use crate::intercept::{CreateRequest, StoreView};
 use crate::query::Query;
@@ -41,6 +41,7 @@ pub(super) async fn answer(
     let warnings = settle_unknown_fields(target.version(), &mut object, validation)?;
     drop_status(target, &mut object);
     intercept(server, target, &mut object)?;
+    settle_priority(server, target, &mut object)?;
     prepare_new(&target.resource, target.version(), &mut object)?;
     let definition = definitions::prepare_new(server, &target.resource, &mut object)?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -124,6 +125,17 @@ fn intercept(server: &Inner, target: &Target<'_>, object: &mut Value) -> Result<
         verdict.map_err(|rejection| ApiError::forbidden(resource, &name, &rejection.message))?;
     }
     Ok(())
+}
+
+fn settle_priority(server: &Inner, target: &Target<'_>, object: &mut Value) -> Result<(), ApiError> {
+    if !target.resource.is("", "pods") {
+        return Ok(());
+    }
+    let view = StoreView { store: &server.store, registry: &server.registry };
+    priority::settle(&view, object).map_err(|why| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        ApiError::forbidden(&target.resource, name, &why)
+    })
 }
 
 async fn commit(

@@ -9,6 +9,7 @@ mod discovery;
 mod list;
 mod logs;
 mod patch;
+mod priority;
 mod update;
 mod watch;
 mod write;

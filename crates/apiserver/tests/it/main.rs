@@ -14,6 +14,7 @@ mod lists;
 mod logs;
 mod namespaces;
 mod patches;
+mod priorities;
 mod serving;
 mod support;
 mod watches;

@@ -11,6 +11,7 @@ use gangway_api::config::LeaderElection;
 use gangway_api::scheduler_config::{FeatureGates, SchedulerConfiguration};
 use gangway_controller::election::Candidate;
 use gangway_controller::endpoints;
+use gangway_controller::pace::Pace;
 use gangway_controller::pods::{self, BindCounts};
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
@@ -114,21 +115,16 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
         connection.kubeconfig.clone_from(&configuration.kubeconfig);
     }
     let client = connection.client("scheduler").await?;
+    let pace = Arc::new(Pace::new(configuration.requests_per_second, configuration.request_burst));
     let SchedulerConfiguration { settings, leader_election, .. } = configuration.clone();
     let names: Vec<&str> = settings.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
     eprintln!("gangway scheduler: places pods that ask for {}", names.join(" or "));
     eprintln!("gangway scheduler: the configuration that takes effect:\n{}", configuration.show());
-    if args.config.is_some() {
-        eprintln!(
-            "gangway scheduler: clientConnection.qps and burst have no effect: requests that wait for an answer are \
-             limited, not those per second"
-        );
-    }
     let counts: Arc<BindCounts> = Arc::default();
     let _metrics = serve(args.metrics_bind_address, &counts).await?;
     let options = pods::Options { settings, counts: Arc::clone(&counts), ..pods::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client| pods::run(client, clock.clone(), options.clone());
+    let work = |client| pods::run(pace.client(&client), clock.clone(), options.clone());
     let outcome = match leader_election {
         Some(terms) => {
             eprintln!(
@@ -146,9 +142,11 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
     };
     let requests = counts.snapshot();
     eprintln!(
-        "gangway scheduler: stopped after {} requests for decisions and {} for diagnostics",
+        "gangway scheduler: stopped after {} requests for decisions and {} for diagnostics, which waited {:.1} s for \
+         the request rate",
         requests.decision_requests(),
-        requests.diagnostic_requests()
+        requests.diagnostic_requests(),
+        pace.waited().as_secs_f64()
     );
     match outcome {
         Some(Err(error)) => {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod cluster;
 mod figure;
 mod jobs;
 mod placement;
@@ -25,6 +26,8 @@ pub enum BenchCommand {
     Admission(admission::AdmissionArgs),
     /// The embedded API: creates per second, and how soon a watcher sees them.
     Api(api::ApiArgs),
+    /// The pod scheduler on a real API server: pods bound per second, processor time and memory, beside kube-scheduler.
+    Cluster(cluster::ClusterArgs),
     /// Jobs through the whole stack: how soon they start, and what that costs.
     Jobs(jobs::JobsArgs),
     /// The pod scheduler alone: pods placed per second, what an event costs among many that wait, popping from backoff, memory.
@@ -56,6 +59,7 @@ pub async fn run(command: BenchCommand) -> Outcome {
             (report.figures, args.output)
         }
         BenchCommand::Api(args) => (Box::pin(api::measure(&args)).await?, args.output),
+        BenchCommand::Cluster(args) => (Box::pin(cluster::measure(&args)).await?, args.output),
         BenchCommand::Jobs(args) => (Box::pin(jobs::measure(&args)).await?, args.output),
         BenchCommand::Placement(args) => (placement::measure(&args), args.output),
         BenchCommand::Preemption(args) => (Box::pin(preemption::measure(&args)).await?, args.output),

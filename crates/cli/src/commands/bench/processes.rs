@@ -32,14 +32,20 @@ impl Part {
         let failed =
             |error| Failure::bad_input(format!("cannot start `gangway {}`: {error}", arguments.join(" ")));
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(arguments);
         if let Some(kubeconfig) = &connection.kubeconfig {
             command.arg("--kubeconfig").arg(kubeconfig);
         }
         if let Some(context) = &connection.context {
             command.arg("--context").arg(context);
         }
-        let child = command.kill_on_drop(true).spawn().map_err(failed)?;
+        Self::spawn(command).map_err(failed)
+    }
+
+    /// Starts a program, and lets nobody hear what it says.
+    pub fn spawn(mut command: Command) -> std::io::Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.kill_on_drop(true).spawn()?;
         Ok(Self { child })
     }
 

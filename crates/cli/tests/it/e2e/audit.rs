@@ -1,4 +1,4 @@
-//! What the audit log of a real API server tells of the controller's requests.
+//! What the audit log of a real API server tells of the requests of Gangway's parts.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ pub struct Write {
     pub code: i64,
 }
 
-/// What the controller has asked for to change one object, in order.
-pub fn writes_of_controller(log: &Path, kind: Kind, namespace: &str, name: &str) -> Result<Vec<Write>> {
+/// What one of Gangway's parts has asked for to change one object, in order.
+pub fn writes_of(log: &Path, part: &str, kind: Kind, namespace: &str, name: &str) -> Result<Vec<Write>> {
     let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
     // The last line may be about to be written.
     let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -25,11 +25,11 @@ pub fn writes_of_controller(log: &Path, kind: Kind, namespace: &str, name: &str)
         let object = &entry["objectRef"];
         object["resource"] == kind.plural && object["namespace"] == namespace && object["name"] == name
     };
-    let is_controllers = |entry: &Value| {
-        entry["userAgent"].as_str().is_some_and(|agent| agent.starts_with("gangway-controller/"))
-    };
+    let agent = format!("gangway-{part}/");
+    let is_parts =
+        |entry: &Value| entry["userAgent"].as_str().is_some_and(|user_agent| user_agent.starts_with(&agent));
     let is_write = |entry: &Value| !matches!(entry["verb"].as_str(), Some("get" | "list" | "watch"));
-    let wanted = entries.filter(|entry| is_about(entry) && is_controllers(entry) && is_write(entry));
+    let wanted = entries.filter(|entry| is_about(entry) && is_parts(entry) && is_write(entry));
     Ok(wanted.map(|entry| write(&entry)).collect())
 }
 

@@ -43,12 +43,14 @@ pub const JOB: Kind = namespaced("batch", "v1", "Job", "jobs");
 pub const POD: Kind = namespaced("", "v1", "Pod", "pods");
 pub const EVENT: Kind = namespaced("", "v1", "Event", "events");
 pub const NODE: Kind = cluster_wide("", "v1", "Node", "nodes");
+pub const LEASE: Kind = namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 pub const NAMESPACE: Kind = cluster_wide("", "v1", "Namespace", "namespaces");
 pub const CRD: Kind =
     cluster_wide("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
-const PRIORITY_CLASS: Kind =
+const WORKLOAD_PRIORITY_CLASS: Kind =
     cluster_wide(KUEUE, "v1beta2", "WorkloadPriorityClass", "workloadpriorityclasses");
+const PRIORITY_CLASS: Kind = cluster_wide("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
 const ADMISSION_CHECK: Kind = cluster_wide(KUEUE, "v1beta2", "AdmissionCheck", "admissionchecks");
 
 const ALL: &[Kind] = &[
@@ -61,7 +63,9 @@ const ALL: &[Kind] = &[
     EVENT,
     NAMESPACE,
     CRD,
+    NODE,
     PRIORITY_CLASS,
+    WORKLOAD_PRIORITY_CLASS,
     COHORT,
     ADMISSION_CHECK,
 ];

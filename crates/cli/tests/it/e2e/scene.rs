@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
 use super::audit::{self, Write};
-use super::kinds::{Kind, NAMESPACE, WORKLOAD};
+use super::kinds::{Kind, NAMESPACE, POD, WORKLOAD};
 use super::record::Record;
 use super::world::{Controller, World};
 
@@ -66,7 +66,23 @@ impl Scene {
     /// audit log.
     pub fn writes_of_controller(&self, kind: Kind, name: &str) -> Result<Option<Vec<Write>>> {
         let Some(log) = &self.audit_log else { return Ok(None) };
-        audit::writes_of_controller(log, kind, &self.name, name).map(Some)
+        audit::writes_of(log, "controller", kind, &self.name, name).map(Some)
+    }
+
+    /// The bindings that schedulers have sent for a pod of the scene, in order; nothing if the API keeps no audit log.
+    pub fn bindings(&self, pod: &str) -> Result<Option<Vec<Write>>> {
+        let Some(log) = &self.audit_log else { return Ok(None) };
+        let mut writes = audit::writes_of(log, "scheduler", POD, &self.name, pod)?;
+        writes.retain(|write| write.uri.split('?').next().is_some_and(|path| path.ends_with("/binding")));
+        Ok(Some(writes))
+    }
+
+    /// Starts a part of Gangway of its own on the API of the scene.
+    pub fn start_gangway(&self, arguments: &[&str]) -> Result<Child> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gangway"));
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().with_context(|| format!("start gangway {}", arguments.join(" ")))
     }
 
     /// Runs a command in the namespace of the scene: its exit code and what it said.

@@ -13,6 +13,7 @@ mod manifests;
 mod mistakes;
 mod order;
 mod outages;
+mod pods;
 mod preemption;
 mod quota;
 mod readiness;
@@ -203,6 +204,13 @@ pub const ALONE: &[Scenario] = scenarios! {
         snapshot_is_replayed;
     fallback:
         snapshot_goes_on_where_it_was_taken;
+    pods:
+        thousand_pods_on_a_hundred_nodes
+        higher_priority_pods_take_places
+        cloggers_starve_nobody
+        scheduler_killed_while_binding
+        scheduler_that_stood_still_binds_nothing
+        nodes_go_while_pods_are_bound;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions
