@@ -24,6 +24,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server in trouble is asked again after so long, before the binding counts as failed.
 const RETRY_WAITS: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+/// No longer than this is waited because the server asks for it: the room on the node is kept meanwhile.
+const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
 /// One binding on its way.
 #[derive(Clone, Debug)]
@@ -55,8 +57,8 @@ enum Known {
 struct Failure {
     /// Whether the server is known to have refused, rather than silent or in trouble.
     refusal: Option<Refusal>,
-    /// Whether asking again soon may help.
-    is_passing: bool,
+    /// How long to wait at least before asking again, where that may help.
+    passes_after: Option<Duration>,
     error: String,
 }
 
@@ -170,9 +172,9 @@ async fn persist(client: Client, counts: Arc<BindCounts>, flight: Flight) -> Ans
         counts.bindings_sent();
         let result = post(client.clone(), &flight).await;
         match (&result, waits.next()) {
-            (Err(failure), Some(wait)) if failure.is_passing => {
+            (Err(Failure { passes_after: Some(least), .. }), Some(wait)) => {
                 counts.bindings_retried();
-                tokio::time::sleep(wait).await;
+                tokio::time::sleep(wait.max(*least)).await;
             }
             _ => return Answer { flight, attempts: 0, error: None, result },
         }
@@ -224,12 +226,12 @@ async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T,
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
-            let (refusal, is_passing) = (refusal(&error), is_passing(&error));
-            Err(Failure { refusal, is_passing, error: error.to_string() })
+            let (refusal, passes_after) = (refusal(&error), passes_after(&error));
+            Err(Failure { refusal, passes_after, error: error.to_string() })
         }
         Err(_) => {
             let error = "the API server did not answer in time".to_owned();
-            Err(Failure { refusal: None, is_passing: false, error })
+            Err(Failure { refusal: None, passes_after: None, error })
         }
     }
 }
@@ -247,17 +249,20 @@ fn refusal(error: &kube::Error) -> Option<Refusal> {
     }
 }
 
-/// Whether the server is in trouble that may be over soon: asking again is better than to start from the beginning.
-fn is_passing(error: &kube::Error) -> bool {
+/// How long to wait at least where the server is in trouble that may be over soon: asking again is better than to start from the
+/// beginning.
+fn passes_after(error: &kube::Error) -> Option<Duration> {
     if let kube::Error::Api(status) = error {
-        return matches!(status.code, 500 | 503 | 504);
+        let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let asked = Duration::from_secs(u64::from(asked)).min(LONGEST_RETRY);
+        return matches!(status.code, 429 | 500 | 503 | 504).then_some(asked);
     }
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            return io.kind() == std::io::ErrorKind::ConnectionRefused;
+            return (io.kind() == std::io::ErrorKind::ConnectionRefused).then_some(Duration::ZERO);
         }
         source = cause.source();
     }
-    false
+    None
 }

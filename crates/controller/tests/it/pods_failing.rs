@@ -25,7 +25,7 @@ fn failed(pod: &Pod) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_in_trouble_is_asked_again_before_the_pod_waits() {
-    for code in [500, 503, 504] {
+    for code in [429, 500, 503, 504] {
         let world = World::new();
         world.create_node("a", "1").await;
         world.create_pod("p", "1", json!({})).await;
