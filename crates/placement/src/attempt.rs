@@ -95,7 +95,7 @@ impl Scheduler {
         match &found {
             Preemption::Found { node, victims } => {
                 let flight = Flight { attempt, rejectors: plugins };
-                decisions.extend(self.preempt(flight, *node, victims, diagnosis));
+                decisions.extend(self.preempt(flight, *node, victims, diagnosis, now));
                 // It stays in flight until they are on their way, so that what happens meanwhile is not lost.
                 return;
             }
@@ -150,17 +150,11 @@ impl Scheduler {
         index: NodeIndex,
         victims: &[PodId],
         diagnosis: Arc<Diagnosis>,
+        now: Timestamp,
     ) -> Option<Decision> {
         let id = flight.attempt.pod();
         self.cluster.nominate(id, Some(index));
-        // Room that was made for somebody who matters less is taken.
-        let priority = self.cluster.shape_of(id)?.priority;
-        let others: Vec<PodId> = self.cluster.node(index)?.nominated.clone();
-        for other in others {
-            if self.cluster.shape_of(other).is_some_and(|shape| shape.priority < priority) {
-                self.cluster.nominate(other, None);
-            }
-        }
+        self.take_from_lower(id, index, now);
         let node = self.cluster.node(index)?.record.name.clone();
         let victims = victims.iter().filter_map(|victim| self.reference(*victim)).collect();
         let decision = self.new_decision(flight);
@@ -169,6 +163,18 @@ impl Scheduler {
         pod.told = Some(Arc::clone(&diagnosis));
         let reason = WaitReason::NoNodeFits(diagnosis);
         Some(Decision::Preempt { id: decision, preemptor: self.reference(id)?, node, victims, reason })
+    }
+
+    /// Room that was made for somebody who matters less is taken: they look elsewhere at once.
+    fn take_from_lower(&mut self, id: PodId, index: NodeIndex, now: Timestamp) {
+        let priority = |id: PodId| self.cluster.shape_of(id).map(|shape| shape.priority);
+        let nominated = self.cluster.node(index).map(|node| node.nominated.as_slice()).unwrap_or_default();
+        let lower = nominated.iter().copied().filter(|other| priority(*other) < priority(id));
+        let lower: Vec<PodId> = lower.collect();
+        for other in &lower {
+            self.cluster.nominate(*other, None);
+        }
+        self.queue.activate(&lower, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
     }
 
     /// The node that was kept for the pod does not help it any more.

@@ -247,6 +247,35 @@ fn a_change_of_a_pod_does_not_bring_an_older_nomination_back() {
 }
 
 #[test]
+fn whose_room_is_taken_by_a_higher_one_looks_elsewhere_at_once() {
+    let on = |uid: &str, node: &str| bound(&pod(uid, 1000), node);
+    let mid = PodRecord { priority: 5, ..pod("mid", 1000) };
+    let mut a = node("a", 1000);
+    a.labels.insert("disk".into(), "ssd".into());
+    let mut scheduler = synced(vec![a], vec![on("first", "a"), mid]);
+    let done = run(&mut scheduler, at(0));
+    let [(_, victims, id)] = &done.preemptions[..] else { panic!("{done:?}") };
+    assert_eq!(victims[..], ["first"]);
+    let leaving = PodRecord { deleting: true, preempted: true, ..on("first", "a") };
+    scheduler.apply(Event::PodApplied(leaving), at(1));
+    scheduler.apply(Event::Outcome(*id, Outcome::Landed), at(1));
+    // Another node comes whose pod could make room too; the one that leaves takes its time.
+    scheduler.apply(Event::PodApplied(on("second", "b")), at(2));
+    scheduler.apply(Event::NodeApplied(node("b", 1000)), at(2));
+    assert_eq!(run(&mut scheduler, at(2)).preemptions, [], "it has room on a");
+    let only_a = demanding(pod("high", 1000), |demands| {
+        demands.constraints =
+            Constraints { node_selector: vec![("disk".into(), "ssd".into())], ..Constraints::default() };
+    });
+    scheduler.apply(Event::PodApplied(PodRecord { priority: 10, ..only_a }), at(60));
+    let done = run(&mut scheduler, at(60));
+    let who: Vec<(&str, &[String])> =
+        done.preemptions.iter().map(|(preemptor, victims, _)| (preemptor.as_str(), &victims[..])).collect();
+    assert_eq!(who, [("high", &["first".to_owned()][..]), ("mid", &["second".to_owned()][..])]);
+    scheduler.check().unwrap();
+}
+
+#[test]
 fn room_that_was_made_wakes_the_one_it_was_made_for_though_an_equal_one_is_first() {
     let low = bound(&pod("low", 400), "n");
     let high = |uid: &str| PodRecord { priority: 2, ..pod(uid, 400) };
