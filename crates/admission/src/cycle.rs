@@ -171,8 +171,10 @@ impl Engine {
         budget: usize,
         decisions: &mut Vec<Decision>,
     ) -> bool {
-        let ledger = &self.memory.ledger;
-        let extras = ledger.view(queue).and_then(|view| view.extras.clone());
+        if self.durable.queues_that_fall_back == 0 {
+            return false;
+        }
+        let extras = self.memory.ledger.view(queue).and_then(|view| view.extras.clone());
         let Some(strategy) = extras.as_ref().and_then(|queue| queue.fallback.as_ref()) else { return false };
         let has_tried = |workload: &Workload| workload.state.history().is_some();
         let Some(workload) = self.durable.workloads.get(head.id).filter(|w| has_tried(w)).cloned() else {
@@ -483,6 +485,7 @@ impl Engine {
     }
 
     /// What a Workload gets by what was found, and what that takes of which cell.
+    #[inline]
     fn admission_of(&mut self, entry: &Entry) -> Option<(Arc<Admission>, Arc<CellAmounts>)> {
         let id = entry.head.id;
         let (workload, view) = (self.durable.workloads.get(id)?, self.memory.ledger.view(entry.queue)?);

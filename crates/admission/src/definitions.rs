@@ -44,7 +44,7 @@ impl Engine {
             }
             Event::ClusterQueue(queue) => self.on_cluster_queue(*queue),
             Event::ClusterQueueGone(name) => {
-                let was_there = durable.cluster_queues.remove(&name).is_some();
+                let was_there = durable.remove_cluster_queue(&name);
                 if was_there {
                     self.on_cluster_queue_change(&name);
                 }
@@ -108,7 +108,7 @@ impl Engine {
         {
             self.redefine_cohort(&cohort);
         }
-        self.durable.cluster_queues.insert(name.clone(), queue);
+        self.durable.put_cluster_queue(queue);
         self.on_cluster_queue_change(&name);
     }
 

@@ -20,6 +20,8 @@ use crate::records::Workloads;
 pub struct Durable {
     pub(crate) flavors: BTreeMap<FlavorName, Flavor>,
     pub(crate) cluster_queues: BTreeMap<ClusterQueueName, ClusterQueue>,
+    /// How many of them give up flavors: as long as none does, nobody looks for its rules.
+    pub(crate) queues_that_fall_back: usize,
     pub(crate) cohorts: BTreeMap<CohortName, Cohort>,
     pub(crate) local_queues: BTreeMap<ObjectName, LocalQueue>,
     pub(crate) namespaces: BTreeMap<NamespaceName, Namespace>,
@@ -80,6 +82,20 @@ impl Durable {
     /// A ClusterQueue as it was last observed.
     pub fn cluster_queue(&self, name: &ClusterQueueName) -> Option<&ClusterQueue> {
         self.cluster_queues.get(name)
+    }
+
+    pub(crate) fn put_cluster_queue(&mut self, queue: ClusterQueue) {
+        self.queues_that_fall_back += usize::from(queue.fallback.is_some());
+        let known = self.cluster_queues.insert(queue.name.clone(), queue);
+        self.queues_that_fall_back -= usize::from(known.is_some_and(|known| known.fallback.is_some()));
+    }
+
+    /// Whether it was there.
+    pub(crate) fn remove_cluster_queue(&mut self, name: &ClusterQueueName) -> bool {
+        let known = self.cluster_queues.remove(name);
+        self.queues_that_fall_back -=
+            usize::from(known.as_ref().is_some_and(|known| known.fallback.is_some()));
+        known.is_some()
     }
 
     /// The highest cohort above this one, or itself.

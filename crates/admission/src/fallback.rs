@@ -17,12 +17,18 @@ use crate::lifecycle::{Held, leaving};
 
 /// The strategy of a queue, if it has one.
 pub(crate) fn strategy<'d>(durable: &'d Durable, queue: &ClusterQueueName) -> Option<&'d FallbackStrategy> {
+    if durable.queues_that_fall_back == 0 {
+        return None;
+    }
     durable.cluster_queues.get(queue)?.fallback.as_ref()
 }
 
 /// The flavors that a Workload does not try any more, in order: those that it gave up, where its queue asks for that.
+#[inline]
 pub(crate) fn excluded(durable: &Durable, workload: &Workload) -> Vec<FlavorName> {
-    let Some(history) = workload.state.history() else { return Vec::new() };
+    let Some(history) = workload.state.history().filter(|_| durable.queues_that_fall_back > 0) else {
+        return Vec::new();
+    };
     let queue = durable.cluster_queue_of(workload);
     if queue.and_then(|queue| strategy(durable, queue)).is_none() {
         return Vec::new();
@@ -90,6 +96,9 @@ fn deadlines<'r>(
 
 /// Until when all pods have to be ready so that no flavor is given up.
 pub(crate) fn deadline(durable: &Durable, reservation: &Reservation) -> Option<Timestamp> {
+    if !reservation.waits_for_start() {
+        return None;
+    }
     let strategy = strategy(durable, &reservation.admission.cluster_queue)?;
     deadlines(strategy, reservation).map(|(_, at)| at).min()
 }

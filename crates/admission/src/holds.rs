@@ -240,9 +240,9 @@ impl Engine {
     /// Something about a victim has changed: perhaps when the room of its preemptor is no longer kept.
     pub(crate) fn watch_preemptor_of(&mut self, victim: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(victim) else { return };
-        let preemptor = workload.state.preemptor().and_then(|uid| self.durable.workloads.id(uid));
+        let Some(uid) = workload.state.preemptor() else { return };
         let is_victim = is_victim(&workload.state);
-        match preemptor {
+        match self.durable.workloads.id(uid) {
             Some(preemptor) if is_victim => self.watch_preemptor(preemptor),
             // Who has quota again frees nothing for anybody.
             Some(preemptor) => self.follow_hold(preemptor),

@@ -203,9 +203,11 @@ fn end(durable: &Durable, workload: &Workload) -> Option<(FinishReason, String)>
 /// Quota was set aside, and nothing else has to happen first any more.
 fn flip_to_admitted(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, policy, workload, reservation, at } = held;
+    if reservation.admitted_at.is_some() || policy.is_blocked {
+        return None;
+    }
     let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue)?;
-    let agree = checks::agree(queue, reservation) || policy.planted.is(Bug::CheckIgnored);
-    if reservation.admitted_at.is_some() || policy.is_blocked || !agree {
+    if !checks::agree(queue, reservation) && !policy.planted.is(Bug::CheckIgnored) {
         return None;
     }
     let mut reservation = Reservation { admitted_at: Some(at), ..reservation.clone() };
@@ -423,7 +425,13 @@ pub(crate) fn reserved(
 ) -> State {
     let at = now.whole_second();
     let Pending { evicted, requeued, requeue_state, checks, history, .. } = match &workload.state {
-        State::Pending(pending) => after_backoff(pending.clone(), now),
+        // Why it waited is over, and not worth a copy.
+        State::Pending(Pending { waiting: _, evicted, requeued, requeue_state, checks, history }) => {
+            let (evicted, requeued) = (evicted.clone(), requeued.clone());
+            let (requeue_state, checks) = (requeue_state.clone(), checks.clone());
+            let history = history.clone();
+            after_backoff(Pending { waiting: None, evicted, requeued, requeue_state, checks, history }, now)
+        }
         _ => Pending::default(),
     };
     let mut reservation = Reservation {

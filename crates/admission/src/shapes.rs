@@ -57,7 +57,8 @@ pub(crate) struct Shapes {
 
 fn hash(priority: i32, pod_sets: &[PodSet], excluded: &[FlavorName]) -> u64 {
     let mut hasher = FxBuildHasher.build_hasher();
-    (priority, excluded).hash(&mut hasher);
+    priority.hash(&mut hasher);
+    excluded.iter().for_each(|flavor| flavor.hash(&mut hasher));
     for pod_set in pod_sets {
         (pod_set.count, &pod_set.name, &pod_set.requests, &pod_set.constraints).hash(&mut hasher);
     }
@@ -77,8 +78,8 @@ impl Shapes {
         let is_same = |number: &u32| {
             self.slots[*number as usize].as_ref().is_some_and(|shape| {
                 shape.priority == priority
-                    && *shape.excluded == *excluded
                     && (Arc::ptr_eq(&shape.pod_sets, pod_sets) || shape.pod_sets == *pod_sets)
+                    && (excluded.is_empty() && shape.excluded.is_empty() || *shape.excluded == *excluded)
             })
         };
         if let Some(number) = self.numbers.find(hashed, is_same).copied()

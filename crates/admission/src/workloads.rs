@@ -110,6 +110,7 @@ impl Engine {
     }
 
     /// The flavors that a Workload does not try any more.
+    #[inline]
     fn excluded(&self, workload: &Workload) -> Vec<FlavorName> {
         if self.planted.is(Bug::ExhaustedFlavorTried) {
             return Vec::new();
@@ -121,6 +122,9 @@ impl Engine {
     pub(crate) fn reshape(&mut self, id: WorkloadId) {
         let Some(workload) = self.durable.workloads.get(id) else { return };
         let old = self.memory.tracks[id.index()].shape;
+        if workload.state.history().is_none() && self.memory.shapes.excluded(old).is_empty() {
+            return;
+        }
         let excluded = self.excluded(workload);
         if *self.memory.shapes.excluded(old) == *excluded {
             return;

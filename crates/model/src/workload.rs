@@ -105,6 +105,7 @@ impl State {
     }
 
     /// The reservation that counts against quota, if there is one.
+    #[inline]
     pub fn reservation(&self) -> Option<&Reservation> {
         match self {
             Self::Holding(reservation) | Self::Evicting(reservation, _) => Some(reservation),
@@ -114,6 +115,7 @@ impl State {
 
     /// The Workload for which this one was last preempted, as long as that matters: it has to leave, waits
     /// to come back, or has come back since.
+    #[inline]
     pub fn preemptor(&self) -> Option<&Uid> {
         match self {
             Self::Pending(pending) => pending.evicted.as_ref()?.preemption.as_ref()?.preemptor.as_ref(),
@@ -134,6 +136,7 @@ impl State {
     }
 
     /// Whether it may run: admitted and not told to leave.
+    #[inline]
     pub fn may_run(&self) -> bool {
         matches!(self, Self::Holding(reservation) if reservation.admitted_at.is_some())
     }
@@ -159,6 +162,7 @@ impl State {
     }
 
     /// The flavors that it tried since it was last ready.
+    #[inline]
     pub fn history(&self) -> Option<&FlavorHistory> {
         match self {
             Self::Pending(pending) => pending.history.as_deref(),
@@ -168,6 +172,7 @@ impl State {
     }
 
     /// Whether it has ended.
+    #[inline]
     pub fn is_finished(&self) -> bool {
         matches!(self, Self::Finished(..))
     }
@@ -327,12 +332,14 @@ impl Reservation {
     }
 
     /// Whether its pods were not all ready at once since the quota was set aside.
+    #[inline]
     pub fn waits_for_start(&self) -> bool {
         let waits = |ready: &PodsReady| ready.reason == ReadinessReason::WaitForStart;
         self.pods_ready.as_deref().is_none_or(waits)
     }
 
     /// Whether it may run and its pods were not all ready at once since.
+    #[inline]
     pub fn is_starting(&self) -> bool {
         self.admitted_at.is_some() && self.waits_for_start()
     }
