@@ -145,17 +145,24 @@ pub(crate) struct Shapes {
     by_value: FxHashMap<Arc<Shape>, ShapeId>,
 }
 
+/// What the first pod of a shape brought, for the others to share: there are many, and most say the same.
+#[derive(Debug)]
+struct First {
+    demands: Arc<Demands>,
+    namespace: NamespaceName,
+    scheduler_name: Arc<str>,
+}
+
 #[derive(Debug)]
 struct Slot {
     shape: Arc<Shape>,
-    /// The demands of the first pod of this shape, for the others to share.
-    demands: Arc<Demands>,
+    first: First,
     pods: usize,
 }
 
 impl Shapes {
     /// The shape of one more pod, and whether it is a new one.
-    pub(crate) fn enter(&mut self, shape: Shape, demands: &Arc<Demands>) -> (ShapeId, bool) {
+    pub(crate) fn enter(&mut self, shape: Shape, pod: &PodRecord) -> (ShapeId, bool) {
         if let Some(id) = self.by_value.get(&shape) {
             if let Some(slot) = self.slots.get_mut(id.index()).and_then(Option::as_mut) {
                 slot.pods += 1;
@@ -163,7 +170,12 @@ impl Shapes {
             return (*id, false);
         }
         let shape = Arc::new(shape);
-        let slot = Slot { shape: Arc::clone(&shape), demands: Arc::clone(demands), pods: 1 };
+        let first = First {
+            demands: Arc::clone(&pod.demands),
+            namespace: pod.name.namespace.clone(),
+            scheduler_name: Arc::clone(&pod.scheduler_name),
+        };
+        let slot = Slot { shape: Arc::clone(&shape), first, pods: 1 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.index()] = Some(slot);
@@ -196,7 +208,15 @@ impl Shapes {
         Some(&self.slots.get(id.index())?.as_ref()?.shape)
     }
 
-    pub(crate) fn demands(&self, id: ShapeId) -> Option<&Arc<Demands>> {
-        Some(&self.slots.get(id.index())?.as_ref()?.demands)
+    /// Lets a pod of that shape use what the first one brought instead of the same of its own.
+    pub(crate) fn share(&self, id: ShapeId, pod: &mut PodRecord) {
+        let Some(Some(Slot { first, .. })) = self.slots.get(id.index()) else { return };
+        pod.demands = Arc::clone(&first.demands);
+        if pod.name.namespace == first.namespace {
+            pod.name.namespace = first.namespace.clone();
+        }
+        if pod.scheduler_name == first.scheduler_name {
+            pod.scheduler_name = Arc::clone(&first.scheduler_name);
+        }
     }
 }

@@ -295,10 +295,8 @@ impl Cluster {
     }
 
     fn enter_shape(&mut self, shape: Shape, record: &mut PodRecord) -> ShapeId {
-        let (id, is_new) = self.shapes.enter(shape, &record.demands);
-        if let Some(demands) = self.shapes.demands(id) {
-            record.demands = Arc::clone(demands);
-        }
+        let (id, is_new) = self.shapes.enter(shape, record);
+        self.shapes.share(id, record);
         if is_new && let Some(shape) = self.shapes.get(id) {
             let nodes = (0..).map(NodeIndex).zip(&self.nodes).filter(|(_, node)| node.is_present);
             let placed = |(_, pod): (PodId, &'_ Pod)| pod.node.is_some();

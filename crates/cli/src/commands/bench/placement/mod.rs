@@ -115,17 +115,11 @@ fn events(size: Size) -> Vec<Figure> {
     let mut figures = Vec::new();
     for run in runs::events(size) {
         let input = format!("{} pods of {} shapes that fit nowhere; {}", size.pods, size.shapes, run.what);
-        let visits = run.visits as f64 / run.nanos.len().max(1) as f64;
+        let events = run.nanos.len().max(1) as f64;
         figures.push(Figure::spans(run.name, input.clone(), 1, &run.nanos));
-        figures.push(Figure::single(
-            "groups asked per event",
-            input.clone(),
-            run.visits,
-            Unit::PerJob,
-            visits,
-        ));
-        let woken = run.woken as f64 / run.nanos.len().max(1) as f64;
-        figures.push(Figure::single("pods woken per event", input, run.woken, Unit::PerJob, woken));
+        for (name, count) in [("groups asked per event", run.hints), ("pods visited per event", run.visits)] {
+            figures.push(Figure::single(name, input.clone(), count, Unit::PerJob, count as f64 / events));
+        }
     }
     figures
 }
