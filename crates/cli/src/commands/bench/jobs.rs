@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use kube::Client;
 use serde_json::json;
 
 use super::Form;
 use super::figure::{Figure, Unit};
-use super::processes::start_parts;
+use super::processes::{Process, start_parts};
 use super::stage::{Pace, Plan, Stage, start_world};
 use super::timeline::{Moments, Timeline, nanos};
 use crate::connect::Connection;
@@ -26,6 +27,9 @@ pub struct JobsArgs {
     /// Jobs at once.
     #[arg(long, default_value_t = 1_000)]
     burst: usize,
+    /// The process of the API server, if it runs on this machine: what a queued Job costs it more than one without a queue.
+    #[arg(long, value_name = "PID")]
+    api_server_pid: Option<u32>,
     /// `json` for programs.
     #[arg(short, long, value_enum, value_name = "FORM")]
     pub(super) output: Option<Form>,
@@ -108,29 +112,49 @@ async fn on_cluster(args: &JobsArgs) -> Result<Vec<Figure>, Failure> {
     stage.remove().await;
     figures.extend(single_figures(&singles?, args.turns, place));
 
-    let stage = Stage::new(client.clone(), "burst", PLENTY, json!({})).await?;
+    let api_server = args.api_server_pid.map(|pid| Process { pid });
+    let unmanaged = match api_server {
+        Some(process) => Some(cpu_of_burst(&client, process, &unqueued(args.burst)).await?.1),
+        None => None,
+    };
     let cpu_before = controller.cpu_seconds();
-    let burst = stage.run(&plan(args.burst, Pace::AtOnce), finished).await;
+    let (burst, api_cpu) = match api_server {
+        Some(process) => cpu_of_burst(&client, process, &plan(args.burst, Pace::AtOnce)).await?,
+        None => (burst(&client, &plan(args.burst, Pace::AtOnce)).await?, 0.0),
+    };
     let cpu = controller.cpu_seconds() - cpu_before;
-    stage.remove().await;
-    figures.extend(burst_figures(&burst?, args.burst, place));
+    figures.extend(burst_figures(&burst, args.burst, place));
     let jobs = args.burst.max(1);
-    let input = format!("{jobs} Jobs at once, `gangway controller`");
-    figures.push(Figure::single(
-        "controller CPU per Job",
-        input.clone(),
-        jobs as u64,
-        Unit::Nanoseconds,
-        cpu * 1e9 / jobs as f64,
-    ));
-    figures.push(Figure::single(
-        "controller peak memory",
-        input,
-        jobs as u64,
-        Unit::Bytes,
-        controller.peak_memory_bytes(),
-    ));
+    let single = |name: &'static str, of: &str, unit: Unit, value: f64| {
+        Figure::single(name, format!("{jobs} Jobs at once, {of}"), jobs as u64, unit, value)
+    };
+    let per_job = |seconds: f64| seconds * 1e9 / jobs as f64;
+    let of = "`gangway controller`";
+    figures.push(single("controller CPU per Job", of, Unit::Nanoseconds, per_job(cpu)));
+    figures.push(single("controller peak memory", of, Unit::Bytes, controller.peak_memory_bytes()));
+    if let Some(unmanaged) = unmanaged {
+        let of = "API server, less that of as many Jobs without a queue";
+        let added = per_job(api_cpu - unmanaged);
+        figures.push(single("API server CPU added per Job", of, Unit::Nanoseconds, added));
+        let of = "Jobs without a queue, API server";
+        figures.push(single("its CPU per Job without a queue", of, Unit::Nanoseconds, per_job(unmanaged)));
+    }
     Ok(figures)
+}
+
+/// So many Jobs at once, until the last has finished, in a queue of their own.
+async fn burst(client: &Client, plan: &Plan) -> Result<Timeline, Failure> {
+    let stage = Stage::new(client.clone(), "burst", PLENTY, json!({})).await?;
+    let timeline = stage.run(plan, finished).await;
+    stage.remove().await;
+    timeline
+}
+
+/// The same, and the seconds of processor time that a process spent on it, with their removal.
+async fn cpu_of_burst(client: &Client, process: Process, plan: &Plan) -> Result<(Timeline, f64), Failure> {
+    let before = process.cpu_seconds();
+    let timeline = burst(client, plan).await?;
+    Ok((timeline, process.cpu_seconds() - before))
 }
 
 fn turn_figures(turns: &Timeline, jobs: usize, place: &str) -> Vec<Figure> {
@@ -154,14 +178,21 @@ fn burst_figures(burst: &Timeline, jobs: usize, place: &str) -> Vec<Figure> {
     let started = until(burst.moments().filter_map(|moments| moments.unsuspended).max());
     let finished = until(burst.moments().filter_map(|moments| moments.finished).max());
     let count = jobs as u64;
+    let starts = burst.spans(|moments| moments.created, |moments| moments.unsuspended);
     vec![
+        Figure::spans("Job created → unsuspended", input.clone(), 1, &starts),
         Figure::single("all Jobs unsuspended after", input.clone(), count, Unit::Nanoseconds, started),
         Figure::single("all Jobs finished after", input, count, Unit::Nanoseconds, finished),
     ]
 }
 
 fn plan(count: usize, pace: Pace) -> Plan {
-    Plan { title: "bench", count, pace, run_for: RUN_FOR, is_urgent: false }
+    Plan { title: "bench", count, pace, run_for: RUN_FOR, is_urgent: false, is_queued: true }
+}
+
+/// Jobs that nobody holds back.
+fn unqueued(count: usize) -> Plan {
+    Plan { is_queued: false, ..plan(count, Pace::AtOnce) }
 }
 
 fn finished(moments: &Moments) -> Option<Instant> {

@@ -72,7 +72,14 @@ async fn stage(client: Client, victims: usize) -> Result<Stage, Failure> {
 
 /// Starts the victims, says when they all run, and lets the preemptors come.
 async fn play(stage: &Stage, count: usize, victims_run: impl AsyncFnOnce()) -> Result<Timeline, Failure> {
-    let victims = Plan { title: "victim", count, pace: Pace::AtOnce, run_for: "forever", is_urgent: false };
+    let victims = Plan {
+        title: "victim",
+        count,
+        pace: Pace::AtOnce,
+        run_for: "forever",
+        is_urgent: false,
+        is_queued: true,
+    };
     stage.run(&victims, |moments| moments.running).await?;
     tokio::time::sleep(RUN_BEFORE).await;
     victims_run().await;

@@ -21,6 +21,12 @@ pub fn start_parts(connection: &Connection) -> Result<[Part; 3], Failure> {
     ])
 }
 
+/// What the system says about a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    pub pid: u32,
+}
+
 /// A part of Gangway that runs as a process. It is killed when this is dropped.
 pub struct Part {
     child: Child,
@@ -51,6 +57,22 @@ impl Part {
 
     /// Seconds of processor time so far.
     pub fn cpu_seconds(&self) -> f64 {
+        self.process().map_or(0.0, Process::cpu_seconds)
+    }
+
+    /// The most memory that was resident at once, in bytes.
+    pub fn peak_memory_bytes(&self) -> f64 {
+        self.process().map_or(0.0, Process::peak_memory_bytes)
+    }
+
+    fn process(&self) -> Option<Process> {
+        self.child.id().map(|pid| Process { pid })
+    }
+}
+
+impl Process {
+    /// Seconds of processor time so far.
+    pub fn cpu_seconds(self) -> f64 {
         let stat = self.read("stat");
         // The name in parentheses may hold anything; after it come state and twelve further fields.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -60,7 +82,7 @@ impl Part {
     }
 
     /// The most memory that was resident at once, in bytes.
-    pub fn peak_memory_bytes(&self) -> f64 {
+    pub fn peak_memory_bytes(self) -> f64 {
         let status = self.read("status");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes =
@@ -68,8 +90,7 @@ impl Part {
         kibibytes.unwrap_or(0.0) * 1024.0
     }
 
-    fn read(&self, file: &str) -> String {
-        let Some(pid) = self.child.id() else { return String::new() };
-        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file)).unwrap_or_default()
+    fn read(self, file: &str) -> String {
+        std::fs::read_to_string(Path::new("/proc").join(self.pid.to_string()).join(file)).unwrap_or_default()
     }
 }

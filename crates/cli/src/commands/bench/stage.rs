@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::timeline::{Moments, Timeline};
+use super::timeline::{Goal, Moments, Timeline};
 use crate::clock::SystemClock;
 use crate::commands::api_failure;
 use crate::embedded::{World, WorldOptions};
@@ -25,6 +25,8 @@ use crate::exit::Failure;
 const NAME: &str = "gangway-bench";
 /// How long a benchmark may stand still.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at whether all is gone.
+const LOOK: Duration = Duration::from_millis(500);
 /// Creates in flight.
 const IN_FLIGHT: usize = 64;
 /// The nodes: room for everything.
@@ -55,6 +57,8 @@ pub struct Plan {
     pub run_for: &'static str,
     /// Whether they are of the class that comes first.
     pub is_urgent: bool,
+    /// Whether they go through the queue; otherwise nobody holds them back.
+    pub is_queued: bool,
 }
 
 /// When Jobs are created.
@@ -133,10 +137,8 @@ impl Stage {
         let objects: Vec<(String, Job)> =
             (0..plan.count).map(|index| self.job(plan, index)).collect::<Result<_, _>>()?;
         let creating = create_jobs(&api, &objects, plan.pace);
-        let (title, count) = (plan.title, plan.count);
-        let done =
-            move |seen: &Timeline| seen.of(title).filter(|moments| until(moments).is_some()).count() >= count;
-        let watching = Timeline::watched(self.client.clone(), self.name.clone(), PATIENCE, done);
+        let goal = Goal { title: plan.title, count: plan.count, until };
+        let watching = Timeline::watched(self.client.clone(), self.name.clone(), PATIENCE, goal);
         let (created, watched) = futures::join!(creating, watching);
         let created = created.map_err(|error| api_failure("create the Jobs of the benchmark", &error))?;
         let mut timeline = watched?;
@@ -148,14 +150,14 @@ impl Stage {
 
     fn job(&self, plan: &Plan, index: usize) -> Result<(String, Job), Failure> {
         let name = format!("{}-{index:06}", plan.title);
-        let mut labels = json!({QUEUE_NAME_LABEL: "main"});
+        let mut labels = if plan.is_queued { json!({QUEUE_NAME_LABEL: "main"}) } else { json!({}) };
         if plan.is_urgent {
             labels[PRIORITY_CLASS_LABEL] = json!(self.name);
         }
         let value = json!({
             "metadata": {"name": name, "labels": labels},
             "spec": {
-                "suspend": true,
+                "suspend": plan.is_queued,
                 "template": {
                     "metadata": {"annotations": {"fake.gangway.dev/run-for": plan.run_for}},
                     "spec": {
@@ -193,6 +195,11 @@ impl Stage {
         ];
         for error in failures.into_iter().flatten() {
             tracing::warn!(%error, "something of the benchmark was left behind");
+        }
+        // What is measured next must not pay for what goes away.
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && !matches!(namespaces.get_opt(&self.name).await, Ok(None)) {
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

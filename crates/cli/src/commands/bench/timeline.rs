@@ -1,6 +1,6 @@
 //! When what was seen of each Job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -45,12 +45,6 @@ impl Timeline {
         self.jobs.values()
     }
 
-    /// The moments of the Jobs whose names begin with a title.
-    pub fn of(&self, title: &str) -> impl Iterator<Item = &Moments> {
-        let named = move |name: &String| name.strip_prefix(title).is_some_and(|rest| rest.starts_with('-'));
-        self.jobs.iter().filter(move |(name, _)| named(name)).map(|(_, moments)| moments)
-    }
-
     /// From one moment to a later one, for each Job that has both.
     pub fn spans(
         &self,
@@ -73,13 +67,13 @@ impl Timeline {
         ends.filter_map(next).collect()
     }
 
-    /// Watches on a thread of its own, so that what is measured does not delay the watcher, until `done` or until
+    /// Watches on a thread of its own, so that what is measured does not delay the watcher, until the goal is reached or
     /// nothing was seen for `patience`.
     pub async fn watched(
         client: Client,
         namespace: String,
         patience: Duration,
-        done: impl Fn(&Self) -> bool + Send + 'static,
+        goal: Goal,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::bad_input(format!("cannot start the watcher: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -88,7 +82,7 @@ impl Timeline {
         watcher
             .spawn(move || {
                 // Nobody listens any more if the benchmark was given up.
-                let _ = send.send(runtime.block_on(Self::watch(client, &namespace, patience, done)));
+                let _ = send.send(runtime.block_on(Self::watch(client, &namespace, patience, &goal)));
             })
             .map_err(failed)?;
         ended.await.unwrap_or_else(|_| Err(Failure::broken("the watcher of the benchmark ended by itself")))
@@ -98,7 +92,7 @@ impl Timeline {
         client: Client,
         namespace: &str,
         patience: Duration,
-        done: impl Fn(&Self) -> bool,
+        goal: &Goal,
     ) -> Result<Self, Failure> {
         let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
         let pods: Api<Pod> = Api::namespaced(client, namespace);
@@ -109,12 +103,14 @@ impl Timeline {
         let pods = pods.filter_map(|pod| async { Some(Seen::Pod(Box::new(pod.ok()?))) });
         let mut seen = pin!(stream::select(jobs, pods));
         let mut timeline = Self::default();
-        while !done(&timeline) {
-            match tokio::time::timeout(patience, seen.next()).await {
-                Ok(Some(Seen::Job(job))) => timeline.see_job(&job),
+        let mut there = BTreeSet::new();
+        while there.len() < goal.count {
+            let name = match tokio::time::timeout(patience, seen.next()).await {
+                Ok(Some(Seen::Job(job))) => Some(timeline.see_job(&job)),
                 Ok(Some(Seen::Pod(pod))) => timeline.see_pod(&pod),
                 Ok(None) | Err(_) => return Err(timeline.stalled(patience)),
-            }
+            };
+            there.extend(name.filter(|name| goal.is_reached_by(name, &timeline)));
         }
         Ok(timeline)
     }
@@ -127,9 +123,11 @@ impl Timeline {
         ))
     }
 
-    fn see_job(&mut self, job: &Job) {
+    /// The name of the Job.
+    fn see_job(&mut self, job: &Job) -> String {
         let now = Instant::now();
-        let moments = self.jobs.entry(job.name_any()).or_default();
+        let name = job.name_any();
+        let moments = self.jobs.entry(name.clone()).or_default();
         if job.spec.as_ref().is_some_and(|spec| spec.suspend != Some(true)) {
             moments.unsuspended.get_or_insert(now);
         }
@@ -138,16 +136,34 @@ impl Timeline {
         if conditions.into_iter().any(|condition| ended(&condition.type_) && condition.status == "True") {
             moments.finished.get_or_insert(now);
         }
+        name
     }
 
-    fn see_pod(&mut self, pod: &Pod) {
-        let Some(owner) = pod.owner_references().iter().find(|owner| owner.kind == "Job") else { return };
+    /// The name of the Job that it belongs to.
+    fn see_pod(&mut self, pod: &Pod) -> Option<String> {
+        let owner = pod.owner_references().iter().find(|owner| owner.kind == "Job")?;
         let now = Instant::now();
         let moments = self.jobs.entry(owner.name.clone()).or_default();
         moments.first_pod.get_or_insert(now);
         if pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running")) {
             moments.running.get_or_insert(now);
         }
+        Some(owner.name.clone())
+    }
+}
+
+/// How many Jobs have to come how far.
+pub struct Goal {
+    /// What their names begin with.
+    pub title: &'static str,
+    pub count: usize,
+    pub until: fn(&Moments) -> Option<Instant>,
+}
+
+impl Goal {
+    fn is_reached_by(&self, name: &str, seen: &Timeline) -> bool {
+        let is_meant = name.strip_prefix(self.title).is_some_and(|rest| rest.starts_with('-'));
+        is_meant && seen.jobs.get(name).is_some_and(|moments| (self.until)(moments).is_some())
     }
 }
 
