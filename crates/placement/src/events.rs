@@ -112,7 +112,7 @@ impl Scheduler {
         self.cluster.occupy(id, index);
         let Some(pod) = self.cluster.pods.get_mut(id) else { return };
         pod.stage = Stage::Bound;
-        let change = Change::Pod { node: Some(index), old: None, new: Some(Arc::clone(&pod.record)) };
+        let change = Change::pod(Some(index), None, Some(Arc::clone(&pod.record)));
         self.happened(Resource::AssignedPod, Actions::ADD, change, now);
     }
 
@@ -128,7 +128,7 @@ impl Scheduler {
         let index = self.cluster.settle(id, record, shape);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
         for action in new.iter().flat_map(|new| bound_pod_changes(&old, new)) {
-            let change = Change::Pod { node: index, old: Some(Arc::clone(&old)), new: new.clone() };
+            let change = Change::pod(index, Some(Arc::clone(&old)), new.clone());
             self.happened(Resource::AssignedPod, action, change, now);
         }
     }
@@ -160,21 +160,32 @@ impl Scheduler {
         self.cluster.replace_record(id, record, shape);
         self.cluster.nominate(id, nominated);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
-        let happenings: Vec<Happening> = waiting_pod_changes(&old, new.as_deref())
-            .into_iter()
-            .map(|action| {
-                let event = ClusterEvent { resource: Resource::TargetPod, action };
-                let change = Change::Pod { node: None, old: Some(Arc::clone(&old)), new: new.clone() };
-                Happening { event, label: event.label(), change }
-            })
-            .collect();
+        let mut happenings = seen_by_itself(&old, new.as_ref());
+        if was_nominated.is_some() && was_nominated != nominated {
+            happenings.push(must_look_again(&old.uid));
+        }
         let Some(arrival) = self.arrival(id) else { return };
         let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
         self.queue.update(arrival, &happenings, now, &judge);
         self.note_refusal(id);
-        if let Some(node) = was_nominated.filter(|_| was_nominated != nominated) {
-            let change = Change::Pod { node: Some(node), old: Some(old), new: None };
-            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        match was_nominated {
+            Some(node) if was_nominated != nominated => self.not_kept(node, Some(old), now),
+            Some(node) => self.kept_for_another_shape(node, &old, new, now),
+            None => {}
+        }
+    }
+
+    /// A pod for which a node is kept changed: whom it keeps out there may be others now.
+    fn kept_for_another_shape(
+        &mut self,
+        node: NodeIndex,
+        old: &Arc<PodRecord>,
+        new: Option<Arc<PodRecord>>,
+        now: Timestamp,
+    ) {
+        for action in new.iter().flat_map(|new| bound_pod_changes(old, new)) {
+            let change = Change::nomination(node, Some(Arc::clone(old)), new.clone());
+            self.happened(Resource::AssignedPod, action, change, now);
         }
     }
 
@@ -190,10 +201,13 @@ impl Scheduler {
         if stage != Stage::Bound {
             self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
         }
-        let left = self.cluster.vacate(id).or(nominated);
+        let left = self.cluster.vacate(id);
         let Some(record) = self.cluster.forget_pod(id) else { return };
+        if let Some(node) = nominated {
+            self.not_kept(node, Some(Arc::clone(&record)), now);
+        }
         if left.is_some() {
-            let change = Change::Pod { node: left, old: Some(record), new: None };
+            let change = Change::pod(left, Some(record), None);
             self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
         }
     }
@@ -230,8 +244,7 @@ impl Scheduler {
         let old = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
         let node = self.cluster.vacate(id);
         self.queue.failed(attempt, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
-        let change = Change::Pod { node, old, new: None };
-        self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        self.happened(Resource::AssignedPod, Actions::DELETE, Change::pod(node, old, None), now);
     }
 
     fn profile_of(&self, record: &PodRecord) -> Option<usize> {
@@ -276,6 +289,24 @@ fn bound_pod_changes(old: &PodRecord, new: &PodRecord) -> Vec<Actions> {
         (less(new, old), Actions::UPDATE_POD_SCALE_UP),
     ];
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
+}
+
+/// What changed about a pod that waits, as the pod itself sees it.
+fn seen_by_itself(old: &Arc<PodRecord>, new: Option<&Arc<PodRecord>>) -> Vec<Happening> {
+    let happening = |action| {
+        let event = ClusterEvent { resource: Resource::TargetPod, action };
+        let change = Change::pod(None, Some(Arc::clone(old)), new.cloned());
+        Happening { event, label: event.label(), change }
+    };
+    waiting_pod_changes(old, new.map(Arc::as_ref)).into_iter().map(happening).collect()
+}
+
+/// Somebody else took away the node that was kept for a pod: it does not wait any more for those who leave that node. It is counted
+/// as in the reference.
+fn must_look_again(uid: &Uid) -> Happening {
+    let left = ClusterEvent { resource: Resource::AssignedPod, action: Actions::DELETE };
+    let event = ClusterEvent { resource: Resource::Wildcard, action: Actions::ALL };
+    Happening { event, label: left.label(), change: Change::Anything(Some(uid.clone())) }
 }
 
 fn waiting_pod_changes(old: &PodRecord, new: Option<&PodRecord>) -> Vec<Actions> {
