@@ -161,7 +161,7 @@ impl Scheduler {
         self.cluster.nominate(id, nominated);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
         let mut happenings = seen_by_itself(&old, new.as_ref());
-        if was_nominated.is_some() && was_nominated != nominated {
+        if was_nominated != nominated {
             happenings.push(must_look_again(&old.uid));
         }
         let Some(arrival) = self.arrival(id) else { return };
@@ -301,8 +301,8 @@ fn seen_by_itself(old: &Arc<PodRecord>, new: Option<&Arc<PodRecord>>) -> Vec<Hap
     waiting_pod_changes(old, new.map(Arc::as_ref)).into_iter().map(happening).collect()
 }
 
-/// Somebody else took away the node that was kept for a pod: it does not wait any more for those who leave that node. It is counted
-/// as in the reference.
+/// Somebody else says which node is kept for a pod. It does not wait any more for those who leave another one, and where it cannot use
+/// the room, that must not be kept from others. It is counted like a nomination that ends in the reference.
 fn must_look_again(uid: &Uid) -> Happening {
     let left = ClusterEvent { resource: Resource::AssignedPod, action: Actions::DELETE };
     let event = ClusterEvent { resource: Resource::Wildcard, action: Actions::ALL };

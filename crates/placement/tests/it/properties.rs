@@ -24,6 +24,8 @@ enum Step {
     DeletePod(usize),
     FinishPod(usize),
     BindByOthers(usize, u8),
+    NominateByOthers(usize, Option<u8>),
+    Resize(usize, i64),
     Answer(usize, Outcome),
     ObserveBinding(usize),
     Decide(usize),
@@ -54,6 +56,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any_pod.clone().prop_map(Step::DeletePod),
         2 => any_pod.clone().prop_map(Step::FinishPod),
         1 => (any_pod.clone(), 0..5_u8).prop_map(|(pod, node)| Step::BindByOthers(pod, node)),
+        2 => (any_pod.clone(), prop::option::of(0..4_u8))
+            .prop_map(|(pod, node)| Step::NominateByOthers(pod, node)),
+        1 => (any_pod.clone(), 0..5_i64).prop_map(|(pod, cpu)| Step::Resize(pod, cpu * 400)),
         4 => (any_pod.clone(), outcome).prop_map(|(pod, outcome)| Step::Answer(pod, outcome)),
         4 => any_pod.prop_map(Step::ObserveBinding),
         4 => (0..4_usize).prop_map(Step::Decide),
@@ -133,6 +138,8 @@ impl World {
             | Step::DeletePod(n)
             | Step::FinishPod(n)
             | Step::BindByOthers(n, _)
+            | Step::NominateByOthers(n, _)
+            | Step::Resize(n, _)
             | Step::Answer(n, _)
             | Step::ObserveBinding(n) => {
                 if let Some(pod) = self.nth_pod(n) {
@@ -188,6 +195,13 @@ impl World {
             }
             Step::BindByOthers(_, name) if pod.node.is_none() && !flying && pod.gates.is_empty() => {
                 self.observe(bound(&pod, &format!("n{name}")));
+            }
+            Step::NominateByOthers(_, name) if pod.node.is_none() && !flying => {
+                let nominated_node = name.map(|name| format!("n{name}").into());
+                self.observe(PodRecord { nominated_node, ..pod });
+            }
+            Step::Resize(_, cpu) if pod.node.is_none() && !flying => {
+                self.observe(demanding(pod, |demands| demands.requests = requests(&[("cpu", *cpu)])));
             }
             Step::Answer(_, outcome) if flying && !landed => self.answer(&pod.uid, *outcome),
             Step::ObserveBinding(_) if landed => {
@@ -309,6 +323,13 @@ impl World {
             && (pod.demands.constraints.node_selector.is_empty() || node.labels.contains_key("disk"))
     }
 
+    /// Whether room is kept there for somebody with a gate: nobody knows how long.
+    fn is_kept_from(&self, pod: &PodRecord, node: &NodeRecord) -> bool {
+        let waits = |other: &&PodRecord| !other.gates.is_empty() && other.priority >= pod.priority;
+        let mut kept_for = self.pods.values().filter(waits).map(|other| self.scheduler.explain(&other.uid));
+        kept_for.any(|other| other.nominated_node.as_ref() == Some(&node.name))
+    }
+
     /// Every pod is somewhere, and where it is agrees with what the world knows.
     fn everybody_is_accounted_for(&self) {
         self.scheduler.check().expect("every invariant holds");
@@ -355,7 +376,8 @@ impl World {
         }
         for (uid, pod) in &self.pods {
             if pod.node.is_none() && !self.flying(uid) && pod.gates.is_empty() && !pod.deleting {
-                let node = self.nodes.values().find(|node| self.fits(pod, node));
+                let node =
+                    self.nodes.values().find(|node| self.fits(pod, node) && !self.is_kept_from(pod, node));
                 assert!(node.is_none(), "{uid} waits, but fits on {:?}", node.map(|node| &node.name));
             }
         }
