@@ -103,7 +103,7 @@ impl Scheduler {
             let Some(id) = self.cluster.pods.find(&pod.record.uid) else { continue };
             let is_parked = matches!(self.queue.place(id), Some(Place::Unschedulable { .. }));
             let shape =
-                self.cluster.shapes.get(pod.shape).filter(|shape| is_parked && shape.spread.is_empty());
+                self.cluster.shapes.get(pod.shape).filter(|shape| is_parked && !shape.must_be_spread());
             let Some((shape, profile)) = shape.and_then(|s| Some((s, self.profiles.get(s.profile)?))) else {
                 continue;
             };

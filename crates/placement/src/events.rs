@@ -31,7 +31,12 @@ impl Scheduler {
                 self.budgets.remove(&name);
             }
             Event::Outcome(decision, outcome) => self.outcome(decision, outcome, now),
-            Event::Synced => self.synced = true,
+            Event::FamilyApplied(family) => self.family_applied(family, now),
+            Event::FamilyDeleted(kind, name) => self.family_deleted(kind, name, now),
+            Event::Synced => {
+                self.reshape_all(now);
+                self.synced = true;
+            }
         }
         // Before the first lists are complete nothing may be taken, and what appeared stays to be said.
         self.synced && (self.queue.take_appeared() || !self.unreported.is_empty())
@@ -121,6 +126,7 @@ impl Scheduler {
         let Some(pod) = self.cluster.pods.get_mut(id) else { return };
         let old = Arc::clone(&pod.record);
         if let Stage::Assumed(decision) = std::mem::replace(&mut pod.stage, Stage::Bound) {
+            self.families.leave(id, &old);
             self.in_flight.remove(&decision);
             self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
         }
@@ -136,9 +142,12 @@ impl Scheduler {
     /// A pod that waits for a node from us appears.
     fn new_pod(&mut self, record: PodRecord, now: Timestamp) {
         let Some(profile) = self.profile_of(&record).filter(|_| !record.deleting) else { return };
-        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        let shape = self.shape_for(profile, &record);
         let nominated = record.nominated_node.clone().map(|node| self.cluster.node_named(&node));
         let id = self.cluster.add_pod(record, shape);
+        if let Some(pod) = self.cluster.pods.get(id) {
+            self.families.enter(id, &pod.record);
+        }
         // Before it can be popped.
         self.cluster.nominate(id, nominated);
         let Some(arrival) = self.arrival(id) else { return };
@@ -150,13 +159,15 @@ impl Scheduler {
         let Some(pod) = self.cluster.pods.get(id) else { return };
         let (old, was_nominated) = (Arc::clone(&pod.record), pod.nominated);
         let Some(profile) = self.profile_of(&record).filter(|_| *old != record) else { return };
-        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        let shape = self.shape_for(profile, &record);
         // What we decided may not be written yet: where the object says what it said before, we know better.
         let nominated = if old.nominated_node == record.nominated_node {
             was_nominated
         } else {
             record.nominated_node.clone().map(|node| self.cluster.node_named(&node))
         };
+        self.families.leave(id, &old);
+        self.families.enter(id, &record);
         self.cluster.replace_record(id, record, shape);
         self.cluster.nominate(id, nominated);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
@@ -203,6 +214,7 @@ impl Scheduler {
         }
         let left = self.cluster.vacate(id);
         let Some(record) = self.cluster.forget_pod(id) else { return };
+        self.families.leave(id, &record);
         if let Some(node) = nominated {
             self.not_kept(node, Some(Arc::clone(&record)), now);
         }
@@ -247,11 +259,11 @@ impl Scheduler {
         self.happened(Resource::AssignedPod, Actions::DELETE, Change::pod(node, old, None), now);
     }
 
-    fn profile_of(&self, record: &PodRecord) -> Option<usize> {
+    pub(crate) fn profile_of(&self, record: &PodRecord) -> Option<usize> {
         self.profiles.iter().position(|profile| *profile.settings.scheduler_name == *record.scheduler_name)
     }
 
-    fn arrival(&self, id: PodId) -> Option<Arrival> {
+    pub(crate) fn arrival(&self, id: PodId) -> Option<Arrival> {
         let pod = self.cluster.pods.get(id)?;
         let PodRecord { uid, priority, created_at, .. } = &*pod.record;
         let (uid, priority, created_at) = (uid.clone(), *priority, *created_at);

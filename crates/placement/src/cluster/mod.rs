@@ -248,7 +248,7 @@ impl Cluster {
         })
     }
 
-    /// Another record of a pod that has no room anywhere.
+    /// Another record of a pod that takes the same room as before, if it takes any.
     pub(crate) fn replace_record(&mut self, id: PodId, mut record: PodRecord, shape: Shape) {
         let shape = self.enter_shape(shape, &mut record);
         let Some(pod) = self.pods.get_mut(id) else { return };
