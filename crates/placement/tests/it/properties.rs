@@ -154,10 +154,10 @@ impl World {
     /// After a long time whoever was looked at for that alone is tried before anything else happens.
     fn pass(&mut self, seconds: i64) {
         self.now = self.now.plus_seconds(seconds);
-        while seconds > 60 {
+        if seconds > 60 {
             self.decide(1);
-            if !self.scheduler.has_work() {
-                break;
+            while self.scheduler.has_work() {
+                self.decide(1);
             }
         }
     }

@@ -145,7 +145,7 @@ fn cost(state: &State, pod: &Pod, chosen: &Preemption) -> (usize, i32, i64, usiz
 }
 
 /// Whether there are disruption budgets where the pod is.
-fn is_protected(pod: &&&Pod) -> bool {
+fn is_protected(pod: &Pod) -> bool {
     pod.metadata.namespace.as_deref() != Some(NAMESPACES[2])
 }
 
