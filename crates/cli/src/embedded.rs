@@ -163,7 +163,7 @@ impl World {
         let placement = pods::run(
             self.api.client_named("gangway-scheduler"),
             self.options.clock.clone(),
-            pods::Options::named(&[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME]),
+            pods::Options::named(&[DEFAULT_SCHEDULER_NAME, SCHEDULER_NAME]).without_families(),
         );
         self.tasks.spawn(reporting("the pod scheduler", placement, self.report.clone()));
     }

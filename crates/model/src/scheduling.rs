@@ -116,6 +116,25 @@ impl ProfileSettings {
     }
 }
 
+impl ProfileSettings {
+    /// How pods are spread that do not say so themselves, as far as a plugin looks at it: those constraints that rule nodes out where
+    /// PodTopologySpread does that, and those that rank them where it does that.
+    pub fn default_spread(&self) -> impl Iterator<Item = &SpreadConstraint> {
+        const PLUGIN: &str = "PodTopologySpread";
+        let filters = self.filter.iter().any(|name| name == PLUGIN);
+        let scores = self.score.iter().any(|(name, _)| name == PLUGIN);
+        let listed = self.spread.default_constraints.iter();
+        listed.filter(move |constraint| if constraint.is_hard { filters } else { scores })
+    }
+
+    /// The same profile for places where nothing tells which pods belong together: none are spread that do not say so.
+    #[must_use]
+    pub fn without_default_spread(self) -> Self {
+        let spread = SpreadSettings { default_constraints: Vec::new(), is_system: false };
+        Self { spread, ..self }
+    }
+}
+
 /// What NodeResourcesFit was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitSettings {
@@ -246,6 +265,19 @@ mod tests {
         let settings = SchedulerSettings::default();
         assert_eq!(settings.profile("gangway"), Some(&ProfileSettings::default()));
         assert_eq!(settings.profile("default-scheduler"), None);
+    }
+
+    #[test]
+    fn defaults_that_no_plugin_looks_at_spread_nobody() {
+        let profile = ProfileSettings::default();
+        let keys = |profile: &ProfileSettings| profile.default_spread().count();
+        assert_eq!(keys(&profile), 2);
+        let ranks_nothing = ProfileSettings { score: Vec::new(), ..profile.clone() };
+        assert_eq!(keys(&ranks_nothing), 0, "both are soft");
+        assert_eq!(keys(&profile.without_default_spread()), 0);
+        let mut hard = SpreadSettings::default();
+        hard.default_constraints[0].is_hard = true;
+        assert_eq!(keys(&ProfileSettings { spread: hard, ..ranks_nothing }), 1);
     }
 
     #[test]

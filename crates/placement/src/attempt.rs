@@ -10,6 +10,7 @@ use crate::framework::{Actions, Asked, Change, PluginId, PluginSet, Resource};
 use crate::ids::{NodeIndex, PodId, ShapeId};
 use crate::preemption::{Preemption, Question};
 use crate::queue::{Attempt, Popped};
+use crate::records::PodRecord;
 use crate::shapes::Shape;
 use crate::wake::Judging;
 use crate::{Decision, Diagnosis, Flight, Scheduler, WaitReason};
@@ -68,11 +69,10 @@ impl Scheduler {
         pod.stage = Stage::Assumed(decision);
         pod.told = None;
         let record = Arc::clone(&pod.record);
-        if left.is_some() {
-            let change = Change::Pod { node: left, old: Some(Arc::clone(&record)), new: None };
-            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        if let Some(left) = left {
+            self.not_kept(left, Some(Arc::clone(&record)), now);
         }
-        let change = Change::Pod { node: Some(index), old: None, new: Some(record) };
+        let change = Change::pod(Some(index), None, Some(record));
         self.happened(Resource::AssignedPod, Actions::ADD, change, now);
         Some(Decision::Bind { id: decision, pod: self.reference(id)?, node })
     }
@@ -153,7 +153,10 @@ impl Scheduler {
         now: Timestamp,
     ) -> Option<Decision> {
         let id = flight.attempt.pod();
-        self.cluster.nominate(id, Some(index));
+        let left = self.cluster.nominate(id, Some(index)).filter(|left| *left != index);
+        if let Some(left) = left {
+            self.not_kept(left, self.record_of(id), now);
+        }
         self.take_from_lower(id, index, now);
         let node = self.cluster.node(index)?.record.name.clone();
         let victims = victims.iter().filter_map(|victim| self.reference(*victim)).collect();
@@ -165,7 +168,8 @@ impl Scheduler {
         Some(Decision::Preempt { id: decision, preemptor: self.reference(id)?, node, victims, reason })
     }
 
-    /// Room that was made for somebody who matters less is taken: they look elsewhere at once.
+    /// Room that was made for somebody who matters less is taken: they look elsewhere at once, and whoever they kept out may find
+    /// that the new one leaves what it needs.
     fn take_from_lower(&mut self, id: PodId, index: NodeIndex, now: Timestamp) {
         let priority = |id: PodId| self.cluster.shape_of(id).map(|shape| shape.priority);
         let nominated = self.cluster.node(index).map(|node| node.nominated.as_slice()).unwrap_or_default();
@@ -173,6 +177,7 @@ impl Scheduler {
         let lower: Vec<PodId> = lower.collect();
         for other in &lower {
             self.cluster.nominate(*other, None);
+            self.not_kept(index, self.record_of(*other), now);
         }
         self.queue.activate(&lower, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
     }
@@ -180,9 +185,17 @@ impl Scheduler {
     /// The node that was kept for the pod does not help it any more.
     fn give_up_nomination(&mut self, id: PodId, now: Timestamp) {
         let Some(node) = self.cluster.nominate(id, None) else { return };
-        let old = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
-        let change = Change::Pod { node: Some(node), old, new: None };
+        self.not_kept(node, self.record_of(id), now);
+    }
+
+    /// A node is not kept for a pod any more: whom that kept out may fit now.
+    pub(crate) fn not_kept(&mut self, node: NodeIndex, pod: Option<Arc<PodRecord>>, now: Timestamp) {
+        let change = Change::nomination(node, pod, None);
         self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+    }
+
+    fn record_of(&self, id: PodId) -> Option<Arc<PodRecord>> {
+        self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record))
     }
 
     /// Tells the pod why it waits, if that is news.

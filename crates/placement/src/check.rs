@@ -3,7 +3,8 @@
 use gangway_model::{NodeName, Uid};
 
 use crate::Scheduler;
-use crate::cluster::{Stage, Usage};
+use crate::cluster::{Node, Stage, Usage};
+use crate::ids::PodId;
 use crate::judged;
 use crate::queue::Place;
 
@@ -102,21 +103,33 @@ impl Scheduler {
             let Some(id) = self.cluster.pods.find(&pod.record.uid) else { continue };
             let is_parked = matches!(self.queue.place(id), Some(Place::Unschedulable { .. }));
             let shape =
-                self.cluster.shapes.get(pod.shape).filter(|shape| is_parked && shape.spread.is_empty());
+                self.cluster.shapes.get(pod.shape).filter(|shape| is_parked && !shape.must_be_spread());
             let Some((shape, profile)) = shape.and_then(|s| Some((s, self.profiles.get(s.profile)?))) else {
                 continue;
             };
             if self.is_one_about_to_be_tried(pod.shape) {
                 continue;
             }
-            for (_, node) in self.cluster.present().filter(|(_, node)| node.nominated.is_empty()) {
-                if judged::verdicts(profile, shape, &[node]) == [None] {
+            for (_, node) in self.cluster.present() {
+                let fuller = self.with_nominated(node, id, shape.priority);
+                if judged::verdicts(profile, shape, &[node, &fuller]) == [None, None] {
                     let (pod, node) = (pod.record.uid.clone(), node.record.name.clone());
                     return Err(Violation::LostWakeUp { pod, node });
                 }
             }
         }
         Ok(())
+    }
+
+    /// The node with those for whom room is kept there from such a pod.
+    fn with_nominated(&self, node: &Node, pod: PodId, priority: i32) -> Node {
+        let mut fuller = node.clone();
+        for other in node.nominated.iter().filter(|other| **other != pod) {
+            if let Some(shape) = self.cluster.shape_of(*other).filter(|shape| shape.priority >= priority) {
+                fuller.usage.add(shape);
+            }
+        }
+        fuller
     }
 
     fn is_one_about_to_be_tried(&self, shape: crate::ids::ShapeId) -> bool {

@@ -85,10 +85,10 @@ impl Cycle<'_> {
         // The room that is made for it is there for nobody else.
         self.cluster.pods.get(self.pod).filter(|pod| pod.nominated.is_none())?;
         let Failed { relief, generation, rejection, .. } = self.table.failed.as_ref()?;
-        // Where pods are spread, one more somewhere may make room elsewhere.
-        let is_same = match self.shape.spread.is_empty() {
-            true => *relief == self.cluster.relief(),
-            false => *generation == self.cluster.generation(),
+        // Where pods have to be spread, one more somewhere may make room elsewhere.
+        let is_same = match self.shape.must_be_spread() {
+            false => *relief == self.cluster.relief(),
+            true => *generation == self.cluster.generation(),
         };
         is_same.then(|| rejection.clone())
     }

@@ -31,7 +31,12 @@ impl Scheduler {
                 self.budgets.remove(&name);
             }
             Event::Outcome(decision, outcome) => self.outcome(decision, outcome, now),
-            Event::Synced => self.synced = true,
+            Event::FamilyApplied(family) => self.family_applied(family, now),
+            Event::FamilyDeleted(kind, name) => self.family_deleted(kind, name, now),
+            Event::Synced => {
+                self.reshape_all(now);
+                self.synced = true;
+            }
         }
         // Before the first lists are complete nothing may be taken, and what appeared stays to be said.
         self.synced && (self.queue.take_appeared() || !self.unreported.is_empty())
@@ -112,7 +117,7 @@ impl Scheduler {
         self.cluster.occupy(id, index);
         let Some(pod) = self.cluster.pods.get_mut(id) else { return };
         pod.stage = Stage::Bound;
-        let change = Change::Pod { node: Some(index), old: None, new: Some(Arc::clone(&pod.record)) };
+        let change = Change::pod(Some(index), None, Some(Arc::clone(&pod.record)));
         self.happened(Resource::AssignedPod, Actions::ADD, change, now);
     }
 
@@ -121,6 +126,7 @@ impl Scheduler {
         let Some(pod) = self.cluster.pods.get_mut(id) else { return };
         let old = Arc::clone(&pod.record);
         if let Stage::Assumed(decision) = std::mem::replace(&mut pod.stage, Stage::Bound) {
+            self.families.leave(id, &old);
             self.in_flight.remove(&decision);
             self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
         }
@@ -128,7 +134,7 @@ impl Scheduler {
         let index = self.cluster.settle(id, record, shape);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
         for action in new.iter().flat_map(|new| bound_pod_changes(&old, new)) {
-            let change = Change::Pod { node: index, old: Some(Arc::clone(&old)), new: new.clone() };
+            let change = Change::pod(index, Some(Arc::clone(&old)), new.clone());
             self.happened(Resource::AssignedPod, action, change, now);
         }
     }
@@ -136,9 +142,12 @@ impl Scheduler {
     /// A pod that waits for a node from us appears.
     fn new_pod(&mut self, record: PodRecord, now: Timestamp) {
         let Some(profile) = self.profile_of(&record).filter(|_| !record.deleting) else { return };
-        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        let shape = self.shape_for(profile, &record);
         let nominated = record.nominated_node.clone().map(|node| self.cluster.node_named(&node));
         let id = self.cluster.add_pod(record, shape);
+        if let Some(pod) = self.cluster.pods.get(id) {
+            self.families.enter(id, &pod.record);
+        }
         // Before it can be popped.
         self.cluster.nominate(id, nominated);
         let Some(arrival) = self.arrival(id) else { return };
@@ -150,31 +159,44 @@ impl Scheduler {
         let Some(pod) = self.cluster.pods.get(id) else { return };
         let (old, was_nominated) = (Arc::clone(&pod.record), pod.nominated);
         let Some(profile) = self.profile_of(&record).filter(|_| *old != record) else { return };
-        let shape = Shape::new(&mut self.cluster.columns, profile, &record);
+        let shape = self.shape_for(profile, &record);
         // What we decided may not be written yet: where the object says what it said before, we know better.
         let nominated = if old.nominated_node == record.nominated_node {
             was_nominated
         } else {
             record.nominated_node.clone().map(|node| self.cluster.node_named(&node))
         };
+        self.families.leave(id, &old);
+        self.families.enter(id, &record);
         self.cluster.replace_record(id, record, shape);
         self.cluster.nominate(id, nominated);
         let new = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
-        let happenings: Vec<Happening> = waiting_pod_changes(&old, new.as_deref())
-            .into_iter()
-            .map(|action| {
-                let event = ClusterEvent { resource: Resource::TargetPod, action };
-                let change = Change::Pod { node: None, old: Some(Arc::clone(&old)), new: new.clone() };
-                Happening { event, label: event.label(), change }
-            })
-            .collect();
+        let mut happenings = seen_by_itself(&old, new.as_ref());
+        if was_nominated != nominated {
+            happenings.push(must_look_again(&old.uid));
+        }
         let Some(arrival) = self.arrival(id) else { return };
         let judge = Judging { cluster: &self.cluster, profiles: &self.profiles };
         self.queue.update(arrival, &happenings, now, &judge);
         self.note_refusal(id);
-        if let Some(node) = was_nominated.filter(|_| was_nominated != nominated) {
-            let change = Change::Pod { node: Some(node), old: Some(old), new: None };
-            self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        match was_nominated {
+            Some(node) if was_nominated != nominated => self.not_kept(node, Some(old), now),
+            Some(node) => self.kept_for_another_shape(node, &old, new, now),
+            None => {}
+        }
+    }
+
+    /// A pod for which a node is kept changed: whom it keeps out there may be others now.
+    fn kept_for_another_shape(
+        &mut self,
+        node: NodeIndex,
+        old: &Arc<PodRecord>,
+        new: Option<Arc<PodRecord>>,
+        now: Timestamp,
+    ) {
+        for action in new.iter().flat_map(|new| bound_pod_changes(old, new)) {
+            let change = Change::nomination(node, Some(Arc::clone(old)), new.clone());
+            self.happened(Resource::AssignedPod, action, change, now);
         }
     }
 
@@ -190,10 +212,14 @@ impl Scheduler {
         if stage != Stage::Bound {
             self.queue.delete(id, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
         }
-        let left = self.cluster.vacate(id).or(nominated);
+        let left = self.cluster.vacate(id);
         let Some(record) = self.cluster.forget_pod(id) else { return };
+        self.families.leave(id, &record);
+        if let Some(node) = nominated {
+            self.not_kept(node, Some(Arc::clone(&record)), now);
+        }
         if left.is_some() {
-            let change = Change::Pod { node: left, old: Some(record), new: None };
+            let change = Change::pod(left, Some(record), None);
             self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
         }
     }
@@ -230,15 +256,14 @@ impl Scheduler {
         let old = self.cluster.pods.get(id).map(|pod| Arc::clone(&pod.record));
         let node = self.cluster.vacate(id);
         self.queue.failed(attempt, now, &Judging { cluster: &self.cluster, profiles: &self.profiles });
-        let change = Change::Pod { node, old, new: None };
-        self.happened(Resource::AssignedPod, Actions::DELETE, change, now);
+        self.happened(Resource::AssignedPod, Actions::DELETE, Change::pod(node, old, None), now);
     }
 
-    fn profile_of(&self, record: &PodRecord) -> Option<usize> {
+    pub(crate) fn profile_of(&self, record: &PodRecord) -> Option<usize> {
         self.profiles.iter().position(|profile| *profile.settings.scheduler_name == *record.scheduler_name)
     }
 
-    fn arrival(&self, id: PodId) -> Option<Arrival> {
+    pub(crate) fn arrival(&self, id: PodId) -> Option<Arrival> {
         let pod = self.cluster.pods.get(id)?;
         let PodRecord { uid, priority, created_at, .. } = &*pod.record;
         let (uid, priority, created_at) = (uid.clone(), *priority, *created_at);
@@ -276,6 +301,24 @@ fn bound_pod_changes(old: &PodRecord, new: &PodRecord) -> Vec<Actions> {
         (less(new, old), Actions::UPDATE_POD_SCALE_UP),
     ];
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, action)| action).collect()
+}
+
+/// What changed about a pod that waits, as the pod itself sees it.
+fn seen_by_itself(old: &Arc<PodRecord>, new: Option<&Arc<PodRecord>>) -> Vec<Happening> {
+    let happening = |action| {
+        let event = ClusterEvent { resource: Resource::TargetPod, action };
+        let change = Change::pod(None, Some(Arc::clone(old)), new.cloned());
+        Happening { event, label: event.label(), change }
+    };
+    waiting_pod_changes(old, new.map(Arc::as_ref)).into_iter().map(happening).collect()
+}
+
+/// Somebody else says which node is kept for a pod. It does not wait any more for those who leave another one, and where it cannot use
+/// the room, that must not be kept from others. It is counted like a nomination that ends in the reference.
+fn must_look_again(uid: &Uid) -> Happening {
+    let left = ClusterEvent { resource: Resource::AssignedPod, action: Actions::DELETE };
+    let event = ClusterEvent { resource: Resource::Wildcard, action: Actions::ALL };
+    Happening { event, label: left.label(), change: Change::Anything(Some(uid.clone())) }
 }
 
 fn waiting_pod_changes(old: &PodRecord, new: Option<&PodRecord>) -> Vec<Actions> {

@@ -11,6 +11,7 @@
 //! | what is where, and what is free? | `cluster/` |
 //! | which plugins are there, and what can they do? | `framework/`, `plugins/` |
 //! | what happens when it is a pod's turn? | `attempt.rs`; which node is best: `cycle.rs`; who has to go: `preemption/` |
+//! | which pods belong together, and are spread for that? | `families.rs` |
 //! | what is the same for equal pods? | `shapes.rs`; what was said of nodes before: `judged.rs` |
 //! | whom does something that happened help? | `wake.rs` |
 //! | how does news change the state? | `events.rs` |
@@ -27,6 +28,7 @@ mod cluster;
 mod cycle;
 mod events;
 mod explain;
+mod families;
 pub mod framework;
 pub mod ids;
 mod judged;
@@ -46,9 +48,10 @@ pub use census::Census;
 pub use check::Violation;
 pub use cycle::Work;
 pub use explain::{Diagnosis, Explanation, Shortage, State, WaitReason};
-pub use records::{Demands, DisruptionBudget, NodeRecord, PodLabels, PodRecord};
+pub use records::{Demands, DisruptionBudget, Family, FamilyKind, NodeRecord, Owner, PodLabels, PodRecord};
 
 use cluster::Cluster;
+use families::Families;
 use framework::{PluginSet, Profile};
 use ids::PodId;
 use judged::Tables;
@@ -79,6 +82,10 @@ pub enum Event {
     BudgetApplied(DisruptionBudget),
     /// A disruption budget is gone.
     BudgetDeleted(ObjectName),
+    /// A Service or a set of replicas was created or changed.
+    FamilyApplied(Family),
+    /// A Service or a set of replicas is gone.
+    FamilyDeleted(FamilyKind, ObjectName),
     /// How the write of a decision ended.
     Outcome(DecisionId, Outcome),
     /// Every node and pod has been told once. Nothing is decided before.
@@ -161,6 +168,7 @@ pub struct Scheduler {
     queue: Queue,
     tables: Tables,
     budgets: BTreeMap<ObjectName, DisruptionBudget>,
+    families: Families,
     /// With which node the next pod begins.
     start: usize,
     /// Pods that were not told yet that they are refused.
@@ -197,6 +205,7 @@ impl Scheduler {
             queue,
             tables: Tables::default(),
             budgets: BTreeMap::new(),
+            families: Families::default(),
             start: 0,
             unreported: BTreeSet::new(),
             in_flight: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! What the scheduler knows of a pod, of a node and of a disruption budget: nothing that it does not use.
+//! What the scheduler knows of a pod, of a node, of a disruption budget and of a family of pods: nothing that it does not use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct PodRecord {
     pub started_at: Option<Timestamp>,
     /// What it takes of its node and which nodes it accepts.
     pub demands: Arc<Demands>,
+    /// Who made it, if that tells which other pods belong together with it. Of no interest once it has its node.
+    pub owner: Option<Owner>,
     /// Scheduling gates; while there is one the pod is not placed.
     pub gates: Box<[String]>,
     /// Fields with hard demands that this scheduler cannot judge. Such a pod is refused, never placed
@@ -43,6 +45,45 @@ pub struct PodRecord {
     pub preempted: bool,
     /// Whether it has succeeded or failed and holds nothing any more.
     pub finished: bool,
+}
+
+/// Who made a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: FamilyKind,
+    /// Its name, in the namespace of the pod.
+    pub name: Arc<str>,
+}
+
+/// What tells which pods belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FamilyKind {
+    /// For all pods of its namespace that its selector matches.
+    Service,
+    /// For the pods that it owns.
+    ReplicationController,
+    /// The same.
+    ReplicaSet,
+    /// The same.
+    StatefulSet,
+}
+
+impl FamilyKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] =
+        [Self::Service, Self::ReplicationController, Self::ReplicaSet, Self::StatefulSet];
+}
+
+/// Pods that belong together: if they do not say how they want to be spread, they are spread as the profile says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// What it is.
+    pub kind: FamilyKind,
+    /// Where it is; it is for pods of its namespace.
+    pub name: ObjectName,
+    /// What its pods have in common; an empty selector is for nobody.
+    pub selector: LabelSelector,
 }
 
 /// What a pod takes of its node and which nodes it accepts; pods of one template share it.

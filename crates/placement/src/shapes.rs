@@ -43,6 +43,8 @@ pub(crate) struct Spread {
     pub(crate) min_domains: Option<i32>,
     pub(crate) node_affinity_honored: bool,
     pub(crate) node_taints_honored: bool,
+    /// Whether nodes that lack the label are ranked all the same.
+    pub(crate) key_is_optional: bool,
 }
 
 /// Which pods a spread constraint counts: those of a namespace that a selector matches.
@@ -103,6 +105,11 @@ impl Shape {
         }
     }
 
+    /// Whether some nodes are ruled out because of where other pods are.
+    pub(crate) fn must_be_spread(&self) -> bool {
+        self.spread.iter().any(|spread| spread.is_hard)
+    }
+
     /// Whether pods of both shapes take the same of a node.
     pub(crate) fn takes_the_same_as(&self, other: &Self) -> bool {
         self.needs == other.needs
@@ -122,6 +129,20 @@ impl Spread {
         for key in &constraint.match_label_keys {
             selector.requirements.extend(pod.labels.get(key).map(|value| Requirement::equals(key, value)));
         }
+        Self::counting(constraint, selector, pod)
+    }
+
+    /// How a pod is spread that does not say so itself: among those with whom it belongs together.
+    pub(crate) fn by_default(
+        constraint: &SpreadConstraint,
+        key_is_optional: bool,
+        family: &LabelSelector,
+        pod: &PodRecord,
+    ) -> Self {
+        Self { key_is_optional, ..Self::counting(constraint, family.clone(), pod) }
+    }
+
+    fn counting(constraint: &SpreadConstraint, selector: LabelSelector, pod: &PodRecord) -> Self {
         let counted = Counted { namespace: pod.name.namespace.clone(), selector };
         Self {
             max_skew: constraint.max_skew,
@@ -132,6 +153,7 @@ impl Spread {
             min_domains: constraint.min_domains,
             node_affinity_honored: constraint.node_affinity_honored,
             node_taints_honored: constraint.node_taints_honored,
+            key_is_optional: false,
         }
     }
 }

@@ -79,8 +79,7 @@ impl Judging<'_> {
         rejectors: PluginSet,
     ) -> Help {
         let all = Help::AfterBackoff { at_most: usize::MAX };
-        let is_spread = shape.spread.iter().any(|spread| spread.is_hard);
-        let Some(index) = concerned_node(happening).filter(|_| !is_spread) else { return all };
+        let Some(index) = concerned_node(happening).filter(|_| !shape.must_be_spread()) else { return all };
         let Some(node) = self.cluster.node(index).filter(|node| node.is_present) else { return Help::No };
         // While room is made for anybody, equal pods are not equal: one may have the room that is kept from the others, and has to
         // give it up if it cannot use it.

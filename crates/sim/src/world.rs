@@ -145,7 +145,7 @@ impl World {
             self.parts.spawn(checker.run());
         }
         let scheduler = Connection::client(&self.api, "gangway-scheduler", &self.witness);
-        let options = pods::Options::named(&["default-scheduler"]);
+        let options = pods::Options::named(&["default-scheduler"]).without_families();
         self.parts.spawn(pods::run(scheduler, clock, options).map(drop));
         let controllers = if scenario.is_elected { CONTROLLERS.len() } else { 1 };
         for number in 0..controllers {

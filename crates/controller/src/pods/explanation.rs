@@ -2,13 +2,15 @@
 
 use gangway_model::scheduling::{ProfileSettings, SchedulerSettings};
 use gangway_model::{Clock, NodeName, Uid};
-use gangway_placement::{Decision, Event, Explanation, Options, PodRef, Scheduler};
+use gangway_placement::{
+    Decision, Event, Explanation, Family, FamilyKind, Options, PodRecord, PodRef, Scheduler,
+};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use super::records::{budget_record, node_record, pod_record};
+use super::records::{FamilyObject, budget_record, family_record, family_resource, node_record, pod_record};
 
 /// A pod as a scheduler would judge it now.
 #[derive(Clone, Debug)]
@@ -68,8 +70,9 @@ pub async fn explain_pod(
     let pods = Api::<Pod>::all(client.clone()).list(&everything).await?;
     let nodes = Api::<Node>::all(client.clone()).list(&everything).await?;
     // Whoever may not see budgets gets an answer without them.
-    let budgets = Api::<PodDisruptionBudget>::all(client).list(&everything).await;
+    let budgets = Api::<PodDisruptionBudget>::all(client.clone()).list(&everything).await;
     let record = pod_record(&asked);
+    let families = families(&client, &record).await.into_iter().map(Event::FamilyApplied);
     let scheduler_name = record.scheduler_name.to_string();
     let profiles = vec![ProfileSettings::named(&scheduler_name)];
     let settings = SchedulerSettings { profiles, ..SchedulerSettings::default() };
@@ -79,12 +82,27 @@ pub async fn explain_pod(
     let events = nodes.iter().map(|node| Event::NodeApplied(node_record(node)));
     let events = events.chain(pods.iter().filter(is_counted).map(|pod| Event::PodApplied(pod_record(pod))));
     let budgets = budgets.iter().flatten().map(budget_record).map(Event::BudgetApplied);
-    for event in events.chain(budgets).chain([Event::Synced]) {
+    for event in events.chain(budgets).chain(families).chain([Event::Synced]) {
         scheduler.apply(event, now);
     }
     let turn = turn(&mut scheduler, &record.uid, now);
     let explanation = scheduler.explain(&record.uid);
     Ok(Some(ExplainedPod { explanation, scheduler_name, turn, condition: condition(&asked) }))
+}
+
+/// What tells who belongs together with a pod, as far as it may be seen.
+async fn families(client: &Client, pod: &PodRecord) -> Vec<Family> {
+    let namespace = pod.name.namespace.as_str();
+    let of = |kind| Api::<FamilyObject>::namespaced_with(client.clone(), namespace, &family_resource(kind));
+    let services = of(FamilyKind::Service).list(&ListParams::default()).await;
+    let services = services.iter().flatten().map(|object| family_record(FamilyKind::Service, object));
+    let mut families: Vec<Family> = services.collect();
+    if let Some(owner) = &pod.owner
+        && let Ok(Some(object)) = of(owner.kind).get_opt(&owner.name).await
+    {
+        families.push(family_record(owner.kind, &object));
+    }
+    families
 }
 
 /// Whether a pod has a node, or room is made for it on one.

@@ -3,7 +3,7 @@
 //! | question | file |
 //! |---|---|
 //! | in which order does all of it happen? | `shell.rs` |
-//! | what does the scheduler learn of pods, nodes and disruption budgets? | `watches.rs`, `records.rs` |
+//! | what does the scheduler learn of pods, nodes, disruption budgets and what keeps pods together? | `watches.rs`, `records.rs` |
 //! | how is a binding written, and what if that fails? | `bindings.rs` |
 //! | how are pods removed that have to go for another? | `preemptions.rs` |
 //! | how does a pod learn why it waits? | `diagnostics.rs` |
@@ -11,7 +11,7 @@
 //! | what is told to people? | `events.rs`; to machines: `metrics.rs` |
 //! | how many requests was that? | `counts.rs` |
 //!
-//! Everything here is one future: dropping it stops it, with whatever was in flight. Starting again costs three
+//! Everything here is one future: dropping it stops it, with whatever was in flight. Starting again costs a few
 //! lists; a binding that was in flight is then seen as it ended.
 
 mod bindings;
@@ -35,7 +35,7 @@ use kube::runtime::watcher;
 pub use counts::{BindCounts, BindCountsSnapshot};
 pub use explanation::{Condition, ExplainedPod, Turn, explain_pod};
 pub use metrics::Metrics;
-pub use records::{budget_record, node_record, pod_record};
+pub use records::{FamilyObject, budget_record, family_record, node_record, pod_record};
 
 use crate::index::Forbidden;
 
@@ -56,6 +56,14 @@ impl Options {
         let profiles = scheduler_names.iter().map(|name| ProfileSettings::named(name)).collect();
         let settings = SchedulerSettings { profiles, ..SchedulerSettings::default() };
         Self { settings, ..Self::default() }
+    }
+
+    /// The same where the API has nothing that tells which pods belong together: then nobody looks for it.
+    #[must_use]
+    pub fn without_families(mut self) -> Self {
+        let profiles = self.settings.profiles.into_iter();
+        self.settings.profiles = profiles.map(ProfileSettings::without_default_spread).collect();
+        self
     }
 }
 

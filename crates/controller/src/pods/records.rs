@@ -1,4 +1,4 @@
-//! Pods, nodes and disruption budgets of the API as the scheduler knows them.
+//! Pods, nodes, disruption budgets and families of pods of the API as the scheduler knows them.
 //!
 //! Reading is total. What cannot be understood becomes the safest record: a pod that is refused and says
 //! why, a node that takes no new pod.
@@ -10,12 +10,19 @@ use std::sync::Arc;
 use gangway_api::pods;
 use gangway_api::records::label_selector;
 use gangway_api::time::from_api;
+use gangway_model::selector::{LabelSelector, Requirement};
 use gangway_model::{ObjectName, Quantity, Requests, ResourceName, Timestamp};
-use gangway_placement::{Demands, DisruptionBudget, NodeRecord, PodLabels, PodRecord};
+use gangway_placement::{
+    Demands, DisruptionBudget, Family, FamilyKind, NodeRecord, Owner, PodLabels, PodRecord,
+};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ReplicationController, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
+use kube::api::{ApiResource, NotUsed, Object};
+use serde::Deserialize;
 
 /// The scheduler that a pod asks for if it names none.
 const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
@@ -34,6 +41,7 @@ pub fn pod_record(pod: &Pod) -> PodRecord {
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());
     let nominated = status.and_then(|status| status.nominated_node_name.as_deref());
+    let node = spec.node_name.as_deref().filter(|name| !name.is_empty());
     PodRecord {
         uid: meta.uid.clone().unwrap_or_default().into(),
         name: object_name(meta),
@@ -44,9 +52,10 @@ pub fn pod_record(pod: &Pod) -> PodRecord {
         created_at: meta.creation_timestamp.as_ref().map_or(Timestamp::EPOCH, from_api),
         started_at: status.and_then(|status| status.start_time.as_ref()).map(from_api),
         demands: Arc::new(demands),
+        owner: owner(meta).filter(|_| node.is_none()),
         gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
         unsupported: unsupported.into(),
-        node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+        node: node.map(Into::into),
         nominated_node: nominated.filter(|name| !name.is_empty()).map(Into::into),
         deleting: meta.deletion_timestamp.is_some(),
         preempted: meta.deletion_timestamp.is_some() && is_preempted(pod),
@@ -130,6 +139,67 @@ pub fn budget_record(budget: &PodDisruptionBudget) -> DisruptionBudget {
         selector: selector.unwrap_or_default(),
         allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
         disrupted: disrupted.iter().flat_map(|pods| pods.keys().cloned()).collect(),
+    }
+}
+
+/// What is read of an object that selects pods: there are many of them, and their templates are long.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Selecting {
+    #[serde(default)]
+    selector: Option<serde_json::Value>,
+}
+
+/// An object that tells which pods belong together.
+pub type FamilyObject = Object<Selecting, NotUsed>;
+
+/// Where objects of that kind are found.
+pub(super) fn family_resource(kind: FamilyKind) -> ApiResource {
+    match kind {
+        FamilyKind::Service => ApiResource::erase::<Service>(&()),
+        FamilyKind::ReplicationController => ApiResource::erase::<ReplicationController>(&()),
+        FamilyKind::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
+        FamilyKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+    }
+}
+
+/// Who made a pod, if that tells which other pods belong together with it.
+fn owner(meta: &ObjectMeta) -> Option<Owner> {
+    let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("v1", "ReplicationController") => FamilyKind::ReplicationController,
+        ("apps/v1", "ReplicaSet") => FamilyKind::ReplicaSet,
+        ("apps/v1", "StatefulSet") => FamilyKind::StatefulSet,
+        _ => return None,
+    };
+    Some(Owner { kind, name: owner.name.as_str().into() })
+}
+
+/// Which pods belong together. A selector that cannot be read, which no API server accepts, is for nobody.
+pub fn family_record(kind: FamilyKind, object: &FamilyObject) -> Family {
+    let name = object_name(&object.metadata);
+    let written = object.spec.selector.clone().unwrap_or_default();
+    let selector = family_selector(kind, written).unwrap_or_else(|error| {
+        tracing::warn!(%name, error, "selector is not understood: its pods are not spread by it");
+        LabelSelector::default()
+    });
+    Family { kind, name, selector }
+}
+
+/// Services and controllers of the first hour select by labels alone.
+fn family_selector(kind: FamilyKind, written: serde_json::Value) -> Result<LabelSelector, String> {
+    match kind {
+        FamilyKind::Service | FamilyKind::ReplicationController => {
+            let labels: Option<BTreeMap<String, String>> =
+                serde_json::from_value(written).map_err(|error| error.to_string())?;
+            let labels = labels.unwrap_or_default();
+            let requirements = labels.iter().map(|(key, value)| Requirement::equals(key, value)).collect();
+            Ok(LabelSelector { requirements })
+        }
+        FamilyKind::ReplicaSet | FamilyKind::StatefulSet => {
+            let selector: Option<meta::LabelSelector> =
+                serde_json::from_value(written).map_err(|error| error.to_string())?;
+            label_selector(&selector.unwrap_or_default())
+        }
     }
 }
 
@@ -253,6 +323,61 @@ mod tests {
         assert_eq!((record.selector.requirements.len(), &*record.disrupted), (1, &["p".to_owned()][..]));
         let unreadable = json!({"matchExpressions": [{"key": "a", "operator": "Sometimes"}]});
         assert!(budget(unreadable).selector.requirements.is_empty());
+    }
+
+    #[test]
+    fn families_are_read_by_their_selectors() {
+        let family = |kind, selector: Value| {
+            let object = json!({
+                "apiVersion": "v1", "kind": "Any", "metadata": {"name": "f", "namespace": "ns"},
+                "spec": {"selector": selector, "template": {"spec": {}}}, "status": {"replicas": 3},
+            });
+            family_record(kind, &serde_json::from_value(object).unwrap())
+        };
+        let labels = json!({"app": "a"});
+        let full = json!({"matchLabels": labels, "matchExpressions": [{"key": "b", "operator": "Exists"}]});
+        let table = [
+            (FamilyKind::Service, labels.clone(), 1),
+            (FamilyKind::Service, json!(null), 0),
+            (FamilyKind::Service, json!({"app": 7}), 0),
+            (FamilyKind::ReplicationController, labels, 1),
+            (FamilyKind::ReplicaSet, full.clone(), 2),
+            (FamilyKind::StatefulSet, full, 2),
+            (FamilyKind::StatefulSet, json!({"matchExpressions": [{"key": "b", "operator": "Any"}]}), 0),
+        ];
+        for (kind, selector, expected) in table {
+            let family = family(kind, selector.clone());
+            assert_eq!(family.name.to_string(), "ns/f");
+            assert_eq!(family.selector.requirements.len(), expected, "{kind:?} {selector}");
+        }
+    }
+
+    #[test]
+    fn only_an_owner_that_selects_pods_is_remembered_and_only_while_the_pod_waits() {
+        let owned = |api_version: &str, kind: &str, controller: bool, node: Value| {
+            let owner = json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": controller});
+            let pod = json!({
+                "metadata": {"name": "p", "namespace": "ns", "ownerReferences": [owner]},
+                "spec": {"containers": [{"name": "c"}], "nodeName": node},
+            });
+            pod_record(&serde_json::from_value(pod).unwrap()).owner.map(|owner| owner.kind)
+        };
+        let table = [
+            (owned("apps/v1", "ReplicaSet", true, json!(null)), Some(FamilyKind::ReplicaSet)),
+            (owned("apps/v1", "StatefulSet", true, json!("")), Some(FamilyKind::StatefulSet)),
+            (
+                owned("v1", "ReplicationController", true, json!(null)),
+                Some(FamilyKind::ReplicationController),
+            ),
+            (owned("apps/v1", "ReplicaSet", true, json!("n")), None),
+            (owned("apps/v1", "ReplicaSet", false, json!(null)), None),
+            (owned("other/v1", "ReplicaSet", true, json!(null)), None),
+            (owned("v1", "Service", true, json!(null)), None),
+            (owned("batch/v1", "Job", true, json!(null)), None),
+        ];
+        for (index, (kind, expected)) in table.into_iter().enumerate() {
+            assert_eq!(kind, expected, "case {index}");
+        }
     }
 
     fn spread(when: &str) -> Value {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use gangway_model::{Clock, NodeName, ObjectName, Timestamp, Uid};
-use gangway_placement::{Decision, DecisionId, Event, Outcome, PodRef, Scheduler};
+use gangway_placement::{Decision, DecisionId, Event, FamilyKind, Outcome, PodRef, Scheduler};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::runtime::watcher;
@@ -19,7 +19,7 @@ use super::events::{Events, News, What};
 use super::metrics::{AttemptEnd, Effort};
 use super::preemptions::{Plan, Preemptions};
 use super::records::{self, pod_record};
-use super::watches::{self, Item};
+use super::watches::{self, FamilyWatch, Item};
 use super::{Error, Options, preemptions};
 use crate::index::Index;
 
@@ -38,6 +38,7 @@ pub(super) struct Shell {
     budgets: Index<ObjectName>,
     /// Budgets may not be listed, or there is no such kind: then they do not protect.
     without_budgets: bool,
+    families: Vec<FamilyWatch>,
     synced: bool,
     scheduler_names: Vec<String>,
     bindings: Bindings,
@@ -53,17 +54,20 @@ impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
         let Options { settings, seed, counts } = options;
         let scheduler_names = settings.profiles.iter().map(|p| p.scheduler_name.clone()).collect();
+        let with_families = settings.profiles.iter().any(|p| p.default_spread().next().is_some());
+        let watched = FamilyKind::ALL.into_iter().filter(|_| with_families);
         counts.metrics().starting(true);
         let preemptions = Preemptions::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
         let diagnostics = Diagnostics::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
         let events = Events::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
         Self {
             scheduler: Scheduler::new(gangway_placement::Options { settings, seed }),
-            watches: watches::watch(&client),
+            watches: watches::watch(&client, with_families),
             pods: Index::new("watching pods"),
             nodes: Index::new("watching nodes"),
             budgets: Index::new("watching disruption budgets"),
             without_budgets: false,
+            families: watched.map(FamilyWatch::new).collect(),
             synced: false,
             scheduler_names,
             bindings: Bindings::new(client, Arc::clone(&counts)),
@@ -187,13 +191,21 @@ impl Shell {
                     Vec::new()
                 }
                 Item::Budget(item) => watches::events(&mut self.budgets, *item)?,
+                Item::Family(kind, item) => {
+                    match self.families.iter_mut().find(|family| family.kind == kind) {
+                        Some(family) => family.take(*item)?,
+                        None => Vec::new(),
+                    }
+                }
             };
             for event in events {
                 self.apply(event);
             }
         }
         let has_budgets = self.without_budgets || self.budgets.is_complete();
-        if !self.synced && self.pods.is_complete() && self.nodes.is_complete() && has_budgets {
+        let has_families = self.families.iter().all(FamilyWatch::is_settled);
+        let has_all = self.pods.is_complete() && self.nodes.is_complete() && has_budgets && has_families;
+        if !self.synced && has_all {
             self.synced = true;
             self.counts.metrics().starting(false);
             self.apply(Event::Synced);

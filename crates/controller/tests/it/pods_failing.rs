@@ -7,8 +7,10 @@ use gangway_api::config::LeaderElection;
 use gangway_controller::election::Candidate;
 use gangway_controller::pods::{BindCounts, Options, run};
 use gangway_model::planted::Planted;
+use http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DeleteParams;
+use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::Instant;
@@ -67,6 +69,37 @@ async fn a_pod_whose_binding_failed_waits_though_nobody_else_does() {
     let waited = start.elapsed().as_secs_f64();
     assert!((7.0..9.0).contains(&waited), "{waited}");
     assert_eq!(world.counts().bindings_rejected, 3);
+}
+
+/// A list of what tells which pods belong together; the embedded API has none of these kinds.
+fn is_family(request: &Request<Body>) -> bool {
+    let path = request.uri().path();
+    ["services", "replicationcontrollers", "replicasets", "statefulsets"]
+        .iter()
+        .any(|kind| path.ends_with(kind))
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_may_not_list_services_places_pods_all_the_same() {
+    let refused = |n: usize| if n < 4 { Fault::Refused(403) } else { Fault::None };
+    // Refused once and unknown then, or unknown at once.
+    for (fault, asked) in [(refused as fn(usize) -> Fault, 8), (|_| Fault::None, 4)] {
+        let world = World::new();
+        world.create_node("a", "2").await;
+        world.create_pod("p", "1", json!({})).await;
+        let connection = Connection::new(&world.server, is_family, fault);
+        let story = async {
+            world.bound(["p".to_owned()]).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            world.create_pod("q", "1", json!({})).await;
+            world.bound(["q".to_owned()]).await;
+        };
+        tokio::select! {
+            () = world.scheduler(connection.client()) => {}
+            () = story => {}
+        }
+        assert_eq!(connection.counted(), asked, "a kind that is not known is not asked for again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -216,6 +216,10 @@ impl Cluster {
         if from == to {
             return from;
         }
+        if from.is_some() {
+            // What it was told named that node.
+            pod.told = None;
+        }
         self.nominations = self.nominations + usize::from(to.is_some()) - usize::from(from.is_some());
         if let Some(index) = from {
             self.nodes[index.index()].nominated.retain(|other| *other != id);
@@ -244,13 +248,18 @@ impl Cluster {
         })
     }
 
-    /// Another record of a pod that has no room anywhere.
+    /// Another record of a pod that takes the same room as before, if it takes any.
     pub(crate) fn replace_record(&mut self, id: PodId, mut record: PodRecord, shape: Shape) {
         let shape = self.enter_shape(shape, &mut record);
         let Some(pod) = self.pods.get_mut(id) else { return };
         pod.record = Arc::new(record);
         let old = std::mem::replace(&mut pod.shape, shape);
+        let nominated = pod.nominated;
         self.leave_shape(old);
+        // What it keeps others from may be something else now.
+        if let Some(index) = nominated {
+            self.changed(index, true);
+        }
     }
 
     /// A pod without room is not known any more.

@@ -149,9 +149,33 @@ pub enum Change {
         old: Option<Arc<PodRecord>>,
         /// What it is.
         new: Option<Arc<PodRecord>>,
+        /// Whether that node is only kept for it: then it stands in nobody's way who has a higher priority.
+        nominated: bool,
     },
     /// Anything; if somebody is named, only for that pod.
     Anything(Option<Uid>),
+}
+
+impl Change {
+    /// What has, had or was about to get its node changed.
+    pub fn pod(node: Option<NodeIndex>, old: Option<Arc<PodRecord>>, new: Option<Arc<PodRecord>>) -> Self {
+        Self::Pod { node, old, new, nominated: false }
+    }
+
+    /// What a node is, or was, only kept for.
+    pub fn nomination(node: NodeIndex, old: Option<Arc<PodRecord>>, new: Option<Arc<PodRecord>>) -> Self {
+        Self::Pod { node: Some(node), old, new, nominated: true }
+    }
+
+    /// The highest priority of those whom it may concern, if there is one.
+    pub(crate) fn highest_priority(&self) -> Option<i32> {
+        match self {
+            Self::Pod { old, new, nominated: true, .. } => {
+                old.as_ref().or(new.as_ref()).map(|pod| pod.priority)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Whether an event may help a pod.

@@ -1,5 +1,6 @@
 //! Which plugins run for a pod?
 
+use gangway_model::constraints::SpreadConstraint;
 use gangway_model::scheduling::ProfileSettings;
 
 use super::{Happening, Plugin, PluginId, PluginSet};
@@ -14,6 +15,8 @@ pub(crate) struct Profile {
     pub(crate) filters: Vec<Box<dyn Plugin>>,
     pub(crate) scorers: Vec<Scorer>,
     pub(crate) preempts: bool,
+    /// How pods are spread that do not say so themselves, as far as anybody looks at it.
+    pub(crate) default_spread: Vec<SpreadConstraint>,
 }
 
 /// A plugin that ranks nodes.
@@ -36,7 +39,8 @@ impl Profile {
             .collect();
         let pre_enqueue = settings.pre_enqueue.iter().filter_map(|name| PluginId::from_name(name)).collect();
         let preempts = settings.post_filter.iter().any(|name| name == PluginId::DefaultPreemption.as_str());
-        Self { pre_enqueue, filters, scorers, preempts, settings }
+        let default_spread = settings.default_spread().cloned().collect();
+        Self { pre_enqueue, filters, scorers, preempts, default_spread, settings }
     }
 
     /// The plugins that asked to be told of this.

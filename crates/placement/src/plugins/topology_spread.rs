@@ -154,7 +154,9 @@ impl<'a> Soft<'a> {
                 *sum = Some(0);
             }
         }
-        let size = pods.iter().flatten().count();
+        // Nodes without the label are one more domain, where they are ranked at all.
+        let lacks_label = ranked.iter().any(|index| domain(*index) == NO_DOMAIN as usize);
+        let size = pods.iter().flatten().count() + usize::from(lacks_label);
         let tally = topology.tally(&spread.counted);
         for index in asked.nodes.iter().copied() {
             let marks = asked.marks.get(index.index()).copied().unwrap_or_default();
@@ -253,8 +255,10 @@ impl Plugin for TopologySpread {
         }
         let topology = &asked.cluster.topology;
         let domains: Vec<_> = soft.iter().map(|spread| topology.domains(&spread.topology_key)).collect();
+        let every_key_is_optional = soft.iter().all(|spread| spread.key_is_optional);
         let has_all = |node: NodeIndex| {
-            domains.iter().all(|one| one.is_some_and(|domains| domains.of(node) != NO_DOMAIN))
+            every_key_is_optional
+                || domains.iter().all(|one| one.is_some_and(|domains| domains.of(node) != NO_DOMAIN))
         };
         let ranked: Vec<NodeIndex> = nodes.iter().copied().filter(|node| has_all(*node)).collect();
         let soft: Vec<Soft<'_>> =

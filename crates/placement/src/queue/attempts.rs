@@ -104,7 +104,7 @@ impl Queue {
         let Some(entry) = self.entries.get(attempt.pod) else { return Strategy::Park };
         let mut strategy = Strategy::Park;
         for kept in self.in_flight.since(attempt) {
-            if !concerns(&kept.event, &entry.uid) {
+            if !concerns(&kept.event, &entry.uid, entry.priority) {
                 continue;
             }
             let help = if kept.event.event.resource == Resource::Wildcard {

@@ -93,6 +93,12 @@ pub(super) struct Position {
     pub(super) pod: PodId,
 }
 
+impl Position {
+    pub(super) fn priority(&self) -> i32 {
+        self.rank.0
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) uid: Uid,

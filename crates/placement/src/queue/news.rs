@@ -187,7 +187,7 @@ impl Queue {
             && let Some(position) = self.parked.next_in(group, last.take()).cloned()
         {
             let pod = position.pod;
-            if concerns(event, &position.uid) {
+            if concerns(event, &position.uid, position.priority()) {
                 self.tally.visits += 1;
                 self.requeue(pod, strategy, cause);
                 left -= usize::from(at_most < usize::MAX && self.takes_turn(pod));
@@ -198,10 +198,14 @@ impl Queue {
 }
 
 /// Whether the event can mean this pod. One about a pod itself is for that one alone; one about another pod is for
-/// all others: that a pod lost its node must not wake this very pod.
-pub(super) fn concerns(event: &Happening, uid: &Uid) -> bool {
+/// all others: that a pod lost its node must not wake this very pod. Room that was only kept for somebody was there for
+/// those of higher priority all the time.
+pub(super) fn concerns(event: &Happening, uid: &Uid, priority: i32) -> bool {
     match event.event.resource {
-        Resource::AssignedPod | Resource::UnscheduledPod => subject(event) != Some(uid),
+        Resource::AssignedPod | Resource::UnscheduledPod => {
+            let highest = event.change.highest_priority();
+            subject(event) != Some(uid) && highest.is_none_or(|highest| priority <= highest)
+        }
         Resource::TargetPod | Resource::Wildcard | Resource::Node => {
             target(event).is_none_or(|target| target == uid)
         }

@@ -1,6 +1,8 @@
 //! The scheduler through its contract alone.
 
 mod behaviour;
+mod families;
+mod nominations;
 mod plugins;
 mod properties;
 mod queue;

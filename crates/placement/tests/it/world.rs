@@ -40,6 +40,7 @@ pub fn pod(uid: &str, cpu: i64) -> PodRecord {
         scheduler_name: "gangway".into(),
         priority: 0,
         never_preempts: false,
+        owner: None,
         created_at: at(0),
         started_at: None,
         demands: Arc::new(demands),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::dice::Dice;
-use super::pods;
+use super::{families, pods};
 
 /// The label whose values are zones.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -11,8 +11,11 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A resource that only some nodes have.
 pub const GPU: &str = "example.com/gpu";
-/// Where pods are; those of the second count for nobody's spreading but their own.
-pub const NAMESPACES: [&str; 2] = ["default", "other"];
+/// Where pods are. Those of a cluster are in one of the first two; some are in the third, and count for nobody's spreading but their own.
+/// In the second there is what tells which pods belong together.
+pub const NAMESPACES: [&str; 3] = ["default", SERVED, "other"];
+/// Where Services and sets of replicas are.
+pub const SERVED: &str = "served";
 
 /// The disruption budgets of every cluster, and how many pods each lets go; a label says to which a pod belongs.
 pub const BUDGETS: [(&str, i32); 2] = [("none-may-go", 0), ("one-may-go", 1)];
@@ -44,6 +47,7 @@ pub fn cluster(seed: u64, number: u64) -> Cluster {
     let mut dice = Dice::new(seed, number);
     let names: Vec<String> = (0..dice.between(2, 12)).map(|index| format!("c{number}-n{index}")).collect();
     let nodes = names.iter().map(|name| node(&mut dice, name)).collect();
+    let home = dice.pick(&[NAMESPACES[0], SERVED]);
     let fullness = dice.between(1, 7);
     let mut bound = Vec::new();
     for node in &names {
@@ -52,13 +56,17 @@ pub fn cluster(seed: u64, number: u64) -> Cluster {
         for _ in 0..dice.between(0, fullness) {
             let name = format!("c{number}-b{}", bound.len());
             let port = if dice.percent(45) { free_ports.pop() } else { None };
-            bound.push(bound_pod(&mut dice, &name, node, bound.len(), port));
+            bound.push(bound_pod(&mut dice, &name, (node, home), bound.len(), port));
         }
     }
     let somebody_leaves = bound.iter().any(|bound: &Bound| bound.deleting);
     let mut asking = Vec::new();
     for index in 0..4 {
         let mut pod = pods::asking(&mut dice, &format!("c{number}-p{index}"), &names);
+        pod["metadata"]["namespace"] = home.into();
+        if home == SERVED {
+            families::add_owner(&mut dice, &mut pod);
+        }
         if pods::is_miscounted(&pod, somebody_leaves) {
             pod["spec"]["preemptionPolicy"] = json!("Never");
         }
@@ -109,8 +117,14 @@ fn taint(dice: &mut Dice, key: &str) -> Value {
     json!({"key": key, "value": dice.pick(&["batch", "web"]), "effect": effect})
 }
 
-fn bound_pod(dice: &mut Dice, name: &str, node: &str, index: usize, port: Option<i32>) -> Bound {
-    let namespace = if dice.percent(88) { NAMESPACES[0] } else { NAMESPACES[1] };
+fn bound_pod(
+    dice: &mut Dice,
+    name: &str,
+    (node, home): (&str, &str),
+    index: usize,
+    port: Option<i32>,
+) -> Bound {
+    let namespace = if dice.percent(88) { home } else { NAMESPACES[2] };
     let mut spec = pods::resources(dice);
     spec["nodeName"] = json!(node);
     spec["schedulerName"] = json!("nobody");

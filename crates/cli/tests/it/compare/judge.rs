@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::generate::NAMESPACES;
 use super::ours::{self, Decided, FILTERS};
 use super::reference::{Preemption, State, Verdict};
+
+/// Pods that do not say how they want to be spread, where that decides.
+pub const BY_DEFAULT: &str = "spreading by default";
 
 /// Scores of nodes by plugin.
 type Scores = BTreeMap<String, BTreeMap<String, i64>>;
@@ -53,6 +57,11 @@ impl Counts {
         for plugin in plugins {
             if highest(feasible, Some(plugin.as_str())).is_disjoint(&best) {
                 self.add(&format!("{plugin} (score)"));
+                let spec = pod.spec.as_ref();
+                let says_how = spec.is_some_and(|spec| spec.topology_spread_constraints.is_some());
+                if plugin == "PodTopologySpread" && !says_how {
+                    self.add(BY_DEFAULT);
+                }
             }
         }
         Ok(())
@@ -135,6 +144,11 @@ fn cost(state: &State, pod: &Pod, chosen: &Preemption) -> (usize, i32, i64, usiz
     (broken, most, sum, victims.len(), Reverse(earliest))
 }
 
+/// Whether there are disruption budgets where the pod is.
+fn is_protected(pod: &Pod) -> bool {
+    pod.metadata.namespace.as_deref() != Some(NAMESPACES[2])
+}
+
 /// Pods of the node, less important than the one that asks, whose removal would break a disruption budget.
 fn violating(state: &State, pod: &Pod, node: &str) -> BTreeSet<String> {
     let is_on_node =
@@ -148,7 +162,7 @@ fn violating(state: &State, pod: &Pod, node: &str) -> BTreeSet<String> {
         left.insert(budget.metadata.name.as_deref().unwrap_or_default(), allowed);
     }
     let mut violating = BTreeSet::new();
-    for other in lower.iter().filter(|other| other.metadata.namespace.as_deref() == Some("default")) {
+    for other in lower.iter().filter(|other| is_protected(other)) {
         let label = other.metadata.labels.as_ref().and_then(|labels| labels.get("budget"));
         let Some(left) = label.and_then(|label| left.get_mut(label.as_str())) else { continue };
         *left -= 1;

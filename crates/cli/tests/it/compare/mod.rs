@@ -8,6 +8,7 @@
 //! clusters again, `GANGWAY_COMPARE_CLUSTERS` more or fewer of them.
 
 mod dice;
+mod families;
 mod generate;
 mod judge;
 mod log;
@@ -38,7 +39,7 @@ const LEAST_DECISIVE: usize = 10;
 const LEAST_INFEASIBLE_PERCENT: usize = 30;
 
 /// What has to have been decisive.
-const PLUGINS: [&str; 11] = [
+const PLUGINS: [&str; 12] = [
     "NodeUnschedulable",
     "TaintToleration",
     "NodeAffinity",
@@ -49,6 +50,7 @@ const PLUGINS: [&str; 11] = [
     "NodeAffinity (score)",
     "NodeResourcesFit (score)",
     "PodTopologySpread (score)",
+    judge::BY_DEFAULT,
     "NodeResourcesBalancedAllocation (score)",
 ];
 

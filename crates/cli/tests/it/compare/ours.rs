@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gangway_controller::pods::{budget_record, node_record, pod_record};
+use gangway_controller::pods::{budget_record, family_record, node_record, pod_record};
 use gangway_model::Timestamp;
 use gangway_model::scheduling::{ProfileSettings, SchedulerSettings};
 use gangway_placement::{Decision, Event, Options, PodRef, Scheduler};
@@ -40,8 +40,10 @@ pub fn decide(state: &State, pod: &Pod, left_out: Option<&str>) -> Result<Decide
     let now = Timestamp::from_seconds(0);
     let nodes = state.nodes.iter().map(|node| Event::NodeApplied(node_record(node)));
     let budgets = state.budgets.iter().map(|budget| Event::BudgetApplied(budget_record(budget)));
+    let families = state.families.iter();
+    let families = families.map(|(kind, object)| Event::FamilyApplied(family_record(*kind, object)));
     let pods = state.bound.iter().chain([pod]).map(|pod| Event::PodApplied(pod_record(pod)));
-    for event in nodes.chain(budgets).chain(pods).chain([Event::Synced]) {
+    for event in nodes.chain(budgets).chain(families).chain(pods).chain([Event::Synced]) {
         scheduler.apply(event, now);
     }
     let decision = scheduler.next(now, 1).pop();

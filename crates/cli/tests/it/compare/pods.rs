@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::dice::Dice;
-use super::generate::{GPU, HOSTNAME, NAMESPACES, ZONE};
+use super::generate::{GPU, HOSTNAME, ZONE};
 
 /// A pod that asks for a node: mostly ordinary, with up to three demands.
 pub fn asking(dice: &mut Dice, name: &str, nodes: &[String]) -> Value {
@@ -28,7 +28,7 @@ pub fn asking(dice: &mut Dice, name: &str, nodes: &[String]) -> Value {
     }
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACES[0], "labels": labels(dice)},
+        "metadata": {"name": name, "labels": labels(dice)},
         "spec": spec,
     })
 }

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
+use gangway_controller::pods::FamilyObject;
+use gangway_placement::FamilyKind;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -14,6 +16,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::families;
 use super::generate::{BUDGETS, Bound, Cluster, NAMESPACES};
 use super::log::{Line, Log};
 use crate::tidy::workspace_root;
@@ -50,6 +53,7 @@ pub struct State {
     pub nodes: Vec<Node>,
     pub bound: Vec<Pod>,
     pub budgets: Vec<PodDisruptionBudget>,
+    pub families: Vec<(FamilyKind, FamilyObject)>,
 }
 
 /// A running control plane with the scheduler. Everything ends when it is dropped.
@@ -80,8 +84,10 @@ impl ControlPlane {
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         let log = Log::open(&self.directory.path().join("log/kube-scheduler.log"))?;
-        let mut reference = Reference { client, log, budgets: Vec::new() };
+        let mut reference = Reference { client, log, budgets: Vec::new(), families: Vec::new() };
         reference.prepare().await?;
+        reference.families = families::create(&reference.client).await?;
+        families::wait(&mut reference).await?;
         Ok(reference)
     }
 }
@@ -104,16 +110,20 @@ pub struct Reference {
     client: Client,
     log: Log,
     budgets: Vec<PodDisruptionBudget>,
+    families: Vec<(FamilyKind, FamilyObject)>,
 }
 
 impl Reference {
     /// What all clusters have in common.
     async fn prepare(&mut self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACES[1]}}))?;
-        namespaces.create(&PostParams::default(), &namespace).await.context("create a namespace")?;
-        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAMESPACES[0]);
-        for (name, allowed) in BUDGETS {
+        for name in &NAMESPACES[1..] {
+            let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+            namespaces.create(&PostParams::default(), &namespace).await.context("create a namespace")?;
+        }
+        let places = NAMESPACES[..2].iter().flat_map(|namespace| BUDGETS.map(|budget| (namespace, budget)));
+        for (namespace, (name, allowed)) in places {
+            let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
             let budget = json!({
                 "metadata": {"name": name},
                 "spec": {"minAvailable": 1, "selector": {"matchLabels": {"budget": name}}},
@@ -161,7 +171,7 @@ impl Reference {
             })
             .await?;
         let bound = pods.into_iter().map(|(pod, _)| pod).collect();
-        Ok(State { nodes, bound, budgets: self.budgets.clone() })
+        Ok(State { nodes, bound, budgets: self.budgets.clone(), families: self.families.clone() })
     }
 
     /// Writes a pod on its node; gives it as it is then, and how often it was written.

@@ -126,14 +126,24 @@ pub(super) fn node_deleted() -> Happening {
 
 /// Another pod lost its node.
 pub(super) fn pod_deleted(subject: Uid) -> Happening {
-    let change = Change::Pod { node: Some(NodeIndex(0)), old: Some(Arc::new(record(subject))), new: None };
+    let change = Change::pod(Some(NodeIndex(0)), Some(Arc::new(record(subject))), None);
     happening(Resource::AssignedPod, Actions::DELETE, change)
+}
+
+/// A node is not kept for another pod any more.
+pub(super) fn nomination_lost(subject: Uid, priority: i32) -> Happening {
+    let pod = PodRecord { priority, ..record(subject) };
+    happening(
+        Resource::AssignedPod,
+        Actions::DELETE,
+        Change::nomination(NodeIndex(0), Some(Arc::new(pod)), None),
+    )
 }
 
 /// The pod itself changed.
 pub(super) fn pod_changed(subject: Uid, action: Actions) -> Happening {
     let record = Arc::new(record(subject));
-    let change = Change::Pod { node: None, old: Some(Arc::clone(&record)), new: Some(record) };
+    let change = Change::pod(None, Some(Arc::clone(&record)), Some(record));
     happening(Resource::TargetPod, action, change)
 }
 

@@ -380,7 +380,7 @@ impl Model {
         let mut best = None;
         for entry in self.tries[number].log_len..self.log.len() {
             let logged = &self.log[entry];
-            if logged.only.is_some_and(|only| only != number) || !is_for(&logged.event, &pod.arrival.uid) {
+            if logged.only.is_some_and(|only| only != number) || !is_for(&logged.event, &pod.arrival) {
                 continue;
             }
             let event = logged.event.clone();
@@ -427,7 +427,7 @@ impl Model {
             while left > 0 && help != Help::No {
                 let is_next = |pod: &Pod| {
                     let is_like = kind(pod) == (shape, unschedulable, pending);
-                    pod.at == At::Parked && is_like && is_for(event, &pod.arrival.uid)
+                    pod.at == At::Parked && is_like && is_for(event, &pod.arrival)
                 };
                 let Some(index) = self.first(is_next) else { break };
                 if self.take_help(index, help, event.label) && left < usize::MAX {
@@ -542,7 +542,14 @@ impl Model {
     }
 }
 
-fn is_for(event: &Happening, uid: &Uid) -> bool {
+fn is_for(event: &Happening, pod: &Arrival) -> bool {
+    // What was kept for somebody was kept from those who matter no more.
+    if let Change::Pod { old: Some(before), nominated: true, .. } = &event.change
+        && pod.priority > before.priority
+    {
+        return false;
+    }
+    let uid = &pod.uid;
     let about = match &event.change {
         Change::Pod { old, new, .. } => [new, old].into_iter().flatten().next().map(|pod| pod.uid.clone()),
         Change::Anything(uid) => uid.clone(),

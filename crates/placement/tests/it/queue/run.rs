@@ -10,8 +10,8 @@ use gangway_placement::queue::{Arrival, Attempt, Popped, Queue, Settings, Standi
 use proptest::prelude::*;
 
 use super::judge::{
-    ALL, FIT, GATES, PREEMPTION, TAINTS, Table, anything, at, node_added, node_deleted, pod_changed,
-    pod_deleted,
+    ALL, FIT, GATES, PREEMPTION, TAINTS, Table, anything, at, node_added, node_deleted, nomination_lost,
+    pod_changed, pod_deleted,
 };
 
 pub(super) const PODS: u32 = 8;
@@ -47,6 +47,7 @@ pub(super) enum Step {
     NodeAdded,
     NodeDeleted,
     PodDeleted(u32),
+    NominationLost(u32, i32),
     Anything(Option<u32>),
     Activate(u32, u32),
     Close(PluginId, u32),
@@ -169,6 +170,9 @@ impl Run {
             Step::NodeAdded => Played::Happened(node_added()),
             Step::NodeDeleted => Played::Happened(node_deleted()),
             Step::PodDeleted(pod) => Played::Happened(pod_deleted(self.uid_or_stranger(pod))),
+            Step::NominationLost(pod, priority) => {
+                Played::Happened(nomination_lost(self.uid_or_stranger(pod), priority))
+            }
             Step::Anything(pod) => {
                 let target = pod.map(|pod| self.uid_or_stranger(pod));
                 Played::Happened(anything(target))
@@ -231,6 +235,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::NodeAdded),
         1 => Just(Step::NodeDeleted),
         4 => pod().prop_map(Step::PodDeleted),
+        2 => (pod(), 0..3_i32).prop_map(|(pod, priority)| Step::NominationLost(pod, priority)),
         1 => prop::option::weighted(0.6, pod()).prop_map(Step::Anything),
         1 => (pod(), pod()).prop_map(|(one, other)| Step::Activate(one, other)),
         2 => (gate(), pod()).prop_map(|(plugin, pod)| Step::Close(plugin, pod)),

@@ -108,11 +108,18 @@ fn may_help(event: &Happening, table: &Table, arrival: &Arrival, place: Place) -
     match event.event.resource {
         Resource::Wildcard => about.is_none_or(|uid| *uid == arrival.uid),
         Resource::AssignedPod if about == Some(&arrival.uid) => false,
+        Resource::AssignedPod if is_above(event, arrival.priority) => false,
         _ => {
             let help = table.helps(event, arrival.shape, unschedulable, pending);
             !matches!(help, Help::No | Help::AfterBackoff { at_most: 0 })
         }
     }
+}
+
+/// Whether the event is about a node that was only kept for somebody who matters less.
+fn is_above(event: &Happening, priority: i32) -> bool {
+    let Change::Pod { old: Some(old), nominated: true, .. } = &event.change else { return false };
+    priority > old.priority
 }
 
 /// Plays a history and looks after every step.

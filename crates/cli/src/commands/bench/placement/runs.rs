@@ -108,7 +108,7 @@ pub fn pop_from_backoff(size: Size) -> Vec<i64> {
 fn freed_room() -> Happening {
     use gangway_placement::framework::{Actions, Change, ClusterEvent, Resource};
     let event = ClusterEvent { resource: Resource::AssignedPod, action: Actions::DELETE };
-    Happening { event, label: event.label(), change: Change::Pod { node: None, old: None, new: None } }
+    Happening { event, label: event.label(), change: Change::pod(None, None, None) }
 }
 
 /// One kind of event among many pods that fit nowhere.

@@ -91,6 +91,7 @@ pub fn pod(index: usize, shape: usize, demands: Arc<Demands>) -> PodRecord {
         scheduler_name: "gangway".into(),
         priority: 0,
         never_preempts: false,
+        owner: None,
         created_at: START,
         started_at: None,
         demands,
