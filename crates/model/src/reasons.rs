@@ -285,6 +285,14 @@ impl RequeueReason {
     }
 }
 
+impl FallbackTrigger {
+    /// Of several for which flavors are given up at once, the one that leads: where a check rejects a flavor, the time of others
+    /// may happen to be over.
+    pub fn leading(all: impl Iterator<Item = Self>) -> Option<Self> {
+        all.reduce(|one, other| if one == Self::AdmissionCheckRejected { one } else { other })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! What Workloads have tried and which checks have agreed, read from the objects.
 
-use gangway_model::checks::CheckAnswers;
+use gangway_model::checks::{CheckAnswer, CheckAnswers, RequiredCheck};
 use gangway_model::fallback::{FailurePolicy, FallbackStrategy, FlavorAttempt, FlavorHistory};
 use gangway_model::queues::ClusterQueue;
 use gangway_model::reasons::{CheckState, EvictionReason, FallbackTrigger};
@@ -251,7 +251,13 @@ pub(crate) fn is_kept_too_long(view: &View, seen: &SeenWorkload, now: Timestamp)
     }
     let name = &seen.record.name;
     let refuses = |state: CheckState| matches!(state, CheckState::Retry | CheckState::Rejected);
-    let mut answers = held.checks.iter().flat_map(|checks| &checks.0);
+    let queue = view.queues.get(&held.admission.cluster_queue);
+    let is_demanded = |answer: &&CheckAnswer| {
+        let mut demanded = queue.into_iter().flat_map(|queue| &queue.admission_checks);
+        let concerns = |check: &RequiredCheck| held.admission.flavors().iter().any(|f| check.concerns(f));
+        demanded.any(|check| check.name == answer.name && concerns(check))
+    };
+    let mut answers = held.checks.iter().flat_map(|checks| &checks.0).filter(is_demanded);
     if let Some(answer) = answers.find(|answer| refuses(answer.state)) {
         return Some(format!("{name} has quota although check {} says {}", answer.name, answer.state));
     }

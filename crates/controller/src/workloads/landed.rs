@@ -240,9 +240,9 @@ fn gave_up(object: &Workload) -> Option<FallbackTrigger> {
     let status = object.status.as_ref()?;
     let assigned = status.admission.as_ref()?.pod_set_assignments.iter().flat_map(|set| set.flavors.values());
     let is_assigned = |flavor: &str| assigned.clone().any(|assigned| assigned == flavor);
-    let mut given_up = status.flavor_assignment_history.iter().filter(|entry| entry.exhausted == Some(true));
-    let entry = given_up.find(|entry| is_assigned(&entry.resource_flavor))?;
-    FallbackTrigger::parse(entry.trigger.as_deref()?)
+    let given_up = status.flavor_assignment_history.iter().filter(|entry| entry.exhausted == Some(true));
+    let assigned = given_up.filter(|entry| is_assigned(&entry.resource_flavor));
+    FallbackTrigger::leading(assigned.filter_map(|entry| FallbackTrigger::parse(entry.trigger.as_deref()?)))
 }
 
 /// Whether a Workload has to leave because an admission check rejected it.

@@ -345,7 +345,9 @@ impl Model {
             let reason = self.must_leave(&uid, &holder.queue).or_else(|| self.refused(&uid));
             let reason = reason.or_else(|| {
                 self.follow_pods(&uid);
-                self.give_up_in_time(&uid).or_else(|| self.out_of_time(&uid))
+                let flavors =
+                    if self.is_late_before_flavors(&uid) { None } else { self.give_up_in_time(&uid) };
+                flavors.or_else(|| self.out_of_time(&uid))
             });
             if let Some(reason) = reason {
                 evicted.push(self.evict(uid, &holder.queue, reason));

@@ -250,6 +250,11 @@ impl Model {
         }
     }
 
+    /// Whether pods had to be ready before the time of any flavor is over.
+    pub(super) fn is_late_before_flavors(&self, uid: &Uid) -> bool {
+        self.deadline(uid).zip(self.first_expiry(uid)).is_some_and(|(pods, flavors)| pods < flavors)
+    }
+
     /// Whose pods were not ready in time has to leave.
     pub(super) fn out_of_time(&mut self, uid: &Uid) -> Option<&'static str> {
         if self.deadline(uid)? > self.now {
