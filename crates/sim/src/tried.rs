@@ -61,13 +61,14 @@ fn rounds(state: &State) -> u32 {
     state.history().map_or(0, FlavorHistory::rounds)
 }
 
-/// Whether a Workload may forget all that it has tried: its pods are ready, or somebody activates it whom Gangway had
-/// deactivated.
+/// Whether a Workload may forget all that it has tried: its pods are ready, it is in another queue, or somebody activates it
+/// whom Gangway had deactivated.
 fn may_forget(change: &Change<'_>) -> bool {
     match (change.before, change.state()) {
         (State::Holding(_), State::Holding(now)) => {
             now.pods_ready.as_ref().is_some_and(|ready| ready.reason.is_ready())
         }
+        (State::Pending(_), State::Pending(_)) if change.seen.has_moved => true,
         (State::Pending(before), State::Pending(_)) => {
             before.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway())
                 && change.seen.was_inactive
@@ -144,7 +145,8 @@ fn waits_for_next_round(change: &Change<'_>, pending: &Pending, rounds: u32) -> 
     since.zip(until).is_some_and(|(since, until)| until >= since.plus_seconds(seconds))
 }
 
-/// A flavor of its queue that a Workload had not given up before this step, and that has room enough for it.
+/// A flavor of its queue that a Workload had not given up before this step, and that has room enough for it; none if there is a
+/// group of which there is none.
 fn left_over<'c>(change: &Change<'c>) -> Option<&'c FlavorName> {
     let Context { view, now, .. } = *change.context;
     if view.was_redefined_lately(now) {
@@ -154,8 +156,12 @@ fn left_over<'c>(change: &Change<'c>) -> Option<&'c FlavorName> {
     let has_given_up = |flavor: &FlavorName| {
         change.before.history().is_some_and(|history| history.exhausted().any(|other| other == flavor))
     };
-    flavors_of(queue)
-        .find(|flavor| !has_given_up(flavor) && quota::could_have(view, &queue.name, workload, flavor))
+    let mut left = quota::needed_groups(queue, workload).map(|group| {
+        let mut flavors = group.flavors.iter().map(|quotas| &quotas.flavor);
+        flavors.find(|flavor| !has_given_up(flavor) && quota::could_have(view, &queue.name, workload, flavor))
+    });
+    let first = left.next()??;
+    left.all(|flavor| flavor.is_some()).then_some(first)
 }
 
 fn gets_what_it_gave_up(change: &Change<'_>) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use gangway_model::checks::RequiredCheck;
 use gangway_model::fallback::{FailurePolicy, FallbackRule, FallbackStrategy};
 use gangway_model::queues::ResourceGroup;
 use gangway_model::reasons::FallbackTrigger;
@@ -26,6 +27,14 @@ pub struct Tried {
     pub given_up: BTreeSet<FlavorName>,
     /// How often all were given up.
     pub rounds: u32,
+}
+
+/// What an administrator says anew of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    pub queue: ClusterQueueName,
+    pub fallback: Option<FallbackStrategy>,
+    pub checks: Vec<RequiredCheck>,
 }
 
 /// What a podSet may choose of a resource group.
@@ -97,15 +106,49 @@ impl Model {
     /// A workload has got quota: from now on the time of its flavors runs.
     pub(super) fn run_time(&mut self, uid: &Uid) {
         self.waits_since.insert(uid.clone(), self.now);
-        if self.strategy_of_holder(uid).is_none() {
+        if self.strategy_of_holder(uid).is_some() {
+            self.tried.entry(uid.clone()).or_default();
+        } else {
             self.tried.remove(uid);
         }
+    }
+
+    /// An administrator changes which flavors a queue gives up and which checks it demands. Whoever waits for checks is asked
+    /// those that are demanded now, and everybody who waits for quota is tried again.
+    pub fn redefine(&mut self, edit: &Edit) {
+        let Some(queue) = self.cluster_queues.get_mut(&edit.queue) else { return };
+        (queue.fallback, queue.admission_checks) = (edit.fallback.clone(), edit.checks.clone());
+        self.counts.redefined += 1;
+        for uid in self.not_admitted.clone() {
+            if self.holders.get(&uid).is_some_and(|holder| holder.queue == edit.queue) {
+                self.ask_other_checks(&uid);
+            }
+        }
+        self.begin_to_ask_for_pods(&edit.queue);
+        let waiting = self.waiting_in(&edit.queue);
+        for uid in waiting {
+            let before = self.lane(&uid);
+            self.note_shape(&uid);
+            if before != self.lane(&uid)
+                && let Some(waiter) = self.waiters.get_mut(&uid)
+            {
+                waiter.memory = None;
+            }
+        }
+        self.wake(&self.layout.root(&edit.queue), None);
+    }
+
+    /// Whether room is kept for somebody in the tree of a queue. What becomes of that when a definition changes is not modelled.
+    pub fn keeps_room_near(&self, queue: &ClusterQueueName) -> bool {
+        let root = self.layout.root(queue);
+        let waits_in = |uid: &Uid| self.waiters.get(uid).and_then(|waiter| waiter.queue.as_ref());
+        self.holds.keys().any(|uid| waits_in(uid).is_none_or(|queue| self.layout.root(queue) == root))
     }
 
     /// A workload loses its quota: what it waited for its start is used up, and what has no time left is given up.
     pub(super) fn stop_time(&mut self, uid: &Uid) {
         let Some(since) = self.waits_since.remove(uid) else { return };
-        if self.strategy_of_holder(uid).is_none() {
+        if self.strategy_of_holder(uid).is_none() && !self.tried.contains_key(uid) {
             return;
         }
         let seconds = self.now.as_seconds() - since.as_seconds();
