@@ -181,6 +181,8 @@ reasons! {
     EventReason {
         QuotaReserved: "On a Workload: quota is set aside, and its admission checks are asked.", "";
         Admitted: "On a Workload: it may start.", "";
+        AdmissionGated: "On a Workload: it is not queued before those whom the message names have approved.", "The annotation that names the gates is emptied.";
+        AdmissionGateCleared: "On a Workload: the last of those who had to approve has done so.", "";
         AdmissionCheckRejected: "On a Workload: an admission check rejected it; the message says which, and what comes of it.", "";
         PreemptedWorkload: "On a Workload: another one has to leave for it; the message says which, and by which right.", "";
         EvictionOverdue: "On a Workload and its Job: the Workload was told to leave long ago, and pods of it are left; the message says how many.", "The pods are gone; the quota counts until then.";

@@ -6,8 +6,10 @@ use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
 use gangway_api::time;
 use gangway_model::conditions::ConditionType;
-use gangway_model::reasons::{EventReason, EvictionReason, FallbackTrigger, ReadinessReason, RequeueReason};
-use gangway_model::workload::{Admission, Preemption, State};
+use gangway_model::reasons::{
+    EventReason, EvictionReason, FallbackTrigger, PendingReason, ReadinessReason, RequeueReason,
+};
+use gangway_model::workload::{Admission, Preemption, State, Workload as Record};
 use gangway_model::{Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -50,6 +52,18 @@ impl Shell {
         }
         for note in notes(decision, object, preemptor.as_deref()) {
             self.note(note);
+        }
+    }
+
+    /// Tells a Workload that nobody has to approve any more, if somebody had to before.
+    pub(super) fn say_gates_open(&mut self, record: &Record, object: &Workload) {
+        let is_gated = |record: &Record| {
+            record.impediments.as_ref().is_some_and(|impediments| !impediments.gates.is_empty())
+        };
+        let was_gated = self.engine.workload(&record.uid).is_some_and(is_gated);
+        if was_gated && !is_gated(record) && !record.state.is_finished() {
+            let reason = EventReason::AdmissionGateCleared.as_str().to_owned();
+            self.note(note(object, reason, "Nobody has to approve any more".to_owned()));
         }
     }
 
@@ -212,6 +226,11 @@ fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -
             let (queue, flavors) = (&admission.cluster_queue, flavors_of(admission));
             let message = format!("Quota of ClusterQueue {queue} is reserved on {flavors}");
             vec![note(object, EventReason::QuotaReserved.as_str().to_owned(), message)]
+        }
+        Action::ReportWaiting(PendingReason::AdmissionGated) => {
+            let waits = condition(object, ConditionType::QuotaReserved);
+            let message = waits.map(|condition| condition.message.clone()).unwrap_or_default();
+            vec![note(object, EventReason::AdmissionGated.as_str().to_owned(), message)]
         }
         Action::Evict(reason, preemption) => {
             let mut notes = Vec::new();
