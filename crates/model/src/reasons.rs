@@ -309,6 +309,20 @@ mod tests {
     }
 
     #[test]
+    fn a_check_that_rejects_leads_before_a_time_that_is_over() {
+        use FallbackTrigger::{AdmissionCheckRejected, TimeoutForPodsReadyExceeded};
+        let leading = |all: &[FallbackTrigger]| FallbackTrigger::leading(all.iter().copied());
+        assert_eq!(leading(&[]), None);
+        assert_eq!(leading(&[TimeoutForPodsReadyExceeded]), Some(TimeoutForPodsReadyExceeded));
+        for mixed in [
+            [TimeoutForPodsReadyExceeded, AdmissionCheckRejected],
+            [AdmissionCheckRejected, TimeoutForPodsReadyExceeded],
+        ] {
+            assert_eq!(leading(&mixed), Some(AdmissionCheckRejected));
+        }
+    }
+
+    #[test]
     fn an_eviction_requeues_under_its_own_name() {
         for reason in EvictionReason::ALL {
             assert_eq!(reason.requeue_reason().as_str(), reason.as_str());
