@@ -104,7 +104,7 @@ impl Need {
             let has_given_up = |need: &&GroupNeed| need.has_given_up;
             let has_some = |need: &&GroupNeed| need.by_flavor.iter().flatten().any(is_left);
             if !needs.iter().all(has_some) {
-                return needs.iter().any(|need| has_given_up(&need) && !has_some(&need));
+                return needs.iter().any(|need| has_given_up(need) && !has_some(need));
             }
             // Each podSet could have something, but perhaps not all of them together.
             needs.len() > 1
