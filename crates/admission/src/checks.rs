@@ -66,16 +66,25 @@ pub(crate) fn follow_demand(held: Held<'_>) -> Option<(Action, State)> {
     Some((Action::AskChecks, State::Holding(reservation)))
 }
 
-/// A check does not agree: whoever has quota leaves, and is tried again later, on another flavor, or not at all.
+/// A check does not agree: whoever has quota leaves, and is tried again later, on another flavor, or not at all. A check that
+/// the queue does not demand any more has no say.
 pub(crate) fn refused(held: Held<'_>) -> Option<(Action, State)> {
-    let checks = held.reservation.checks.as_deref()?;
-    let rejected: Vec<&CheckAnswer> = checks.that_say(CheckState::Rejected).collect();
+    let Held { durable, reservation, .. } = held;
+    let checks = reservation.checks.as_deref()?;
+    let queue = durable.cluster_queues.get(&reservation.admission.cluster_queue);
+    let counts = |answer: &&CheckAnswer| {
+        queue.is_none_or(|queue| {
+            let mut demanded = required(&queue.admission_checks, &reservation.admission);
+            demanded.any(|check| check.name == answer.name)
+        })
+    };
+    let rejected: Vec<&CheckAnswer> = checks.that_say(CheckState::Rejected).filter(counts).collect();
     if !rejected.is_empty() {
         return Some(
             fallback::after_rejection(held, &rejected).unwrap_or_else(|| deactivated(held, &rejected)),
         );
     }
-    let retries: Vec<&CheckAnswer> = checks.that_say(CheckState::Retry).collect();
+    let retries: Vec<&CheckAnswer> = checks.that_say(CheckState::Retry).filter(counts).collect();
     (!retries.is_empty()).then(|| sent_back(held, &retries))
 }
 
@@ -94,9 +103,11 @@ fn deactivated(held: Held<'_>, rejected: &[&CheckAnswer]) -> (Action, State) {
     evicted(held, reason, message, None)
 }
 
-/// The delays that checks ask for run from their answers; none takes one away that lasts longer.
+/// The delays that checks ask for run from their answers, or from now where an answer has no time; none takes one away that
+/// lasts longer.
 fn sent_back(held: Held<'_>, retries: &[&CheckAnswer]) -> (Action, State) {
-    let until = |answer: &&CheckAnswer| Some(answer.at.plus_seconds(answer.requeue_after_seconds?));
+    let since = |answer: &CheckAnswer| if answer.at == Timestamp::EPOCH { held.at } else { answer.at };
+    let until = |answer: &&CheckAnswer| Some(since(answer).plus_seconds(answer.requeue_after_seconds?));
     let asked = retries.iter().filter_map(until).filter(|until| *until > held.at).max();
     let message = format!("An admission check asks to try again later: {}", told(retries));
     evicted(held, EvictionReason::AdmissionCheck, message, asked)

@@ -14,6 +14,7 @@ use crate::checks;
 use crate::decision::Action;
 use crate::durable::Durable;
 use crate::lifecycle::{Held, leaving};
+use crate::readiness;
 
 /// The strategy of a queue, if it has one.
 pub(crate) fn strategy<'d>(durable: &'d Durable, queue: &ClusterQueueName) -> Option<&'d FallbackStrategy> {
@@ -56,18 +57,22 @@ pub(crate) fn at_reservation(
 }
 
 /// What is written down of the flavors of somebody who is told to leave: their time stops. It ran from the reservation on,
-/// even if the rules came later.
+/// even if the rules came later. Those without any time left are given up, whatever the reason to leave.
 pub(crate) fn at_eviction(
     durable: &Durable,
     reservation: &Reservation,
     at: Timestamp,
 ) -> Option<Box<FlavorHistory>> {
-    let has_rules = strategy(durable, &reservation.admission.cluster_queue).is_some();
+    let strategy = strategy(durable, &reservation.admission.cluster_queue);
     let known = reservation.history.as_deref().cloned();
-    let mut history = known.or_else(|| has_rules.then(FlavorHistory::default))?;
+    let mut history = known.or_else(|| strategy.map(|_| FlavorHistory::default()))?;
     if reservation.waits_for_start() {
         for flavor in reservation.admission.flavors() {
             history.take_away(flavor, reservation.reserved_at, at);
+            let timeout = strategy.and_then(|strategy| strategy.timeout_seconds(flavor));
+            if timeout.is_some_and(|timeout| history.accumulated_seconds(flavor) >= timeout) {
+                history.give_up(flavor, FallbackTrigger::TimeoutForPodsReadyExceeded);
+            }
         }
     }
     history.noted()
@@ -103,17 +108,19 @@ pub(crate) fn deadline(durable: &Durable, reservation: &Reservation) -> Option<T
     deadlines(strategy, reservation).map(|(_, at)| at).min()
 }
 
-/// The machines of a flavor did not come in time: whoever has it leaves, and another one is tried at once.
+/// The machines of a flavor did not come in time: whoever has it leaves, and another one is tried at once. Where the time
+/// that all flavors have was over before, that is what counts.
 pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, reservation, at, .. } = held;
     let strategy = strategy(durable, &reservation.admission.cluster_queue)?;
+    let first = deadlines(strategy, reservation).map(|(_, until)| until).min()?;
+    if first > at || readiness::was_over_before(held, first) {
+        return None;
+    }
     let over: Vec<&FlavorName> = deadlines(strategy, reservation)
         .filter(|(_, until)| *until <= at)
         .map(|(flavor, _)| flavor)
         .collect();
-    if over.is_empty() {
-        return None;
-    }
     let times: Vec<String> = over
         .iter()
         .filter_map(|flavor| Some(format!("{flavor} had {} s", strategy.timeout_seconds(flavor)?)))
@@ -186,7 +193,9 @@ pub(crate) fn all_given_up(
                 pending.history.iter().flat_map(|history| history.exhausted()).map(|f| f.as_str()).collect();
             let message = format!("Every flavor that it could have was given up: {}", flavors.join(", "));
             let eviction = Eviction { reason, message, at, preemption: None, overdue: None };
-            let pending = Pending { evicted: Some(Box::new(eviction)), ..pending.clone() };
+            // What is written down of an earlier deactivation says nothing about this one.
+            let requeued = pending.requeued.clone().filter(|out| !tells_of_deactivation(out));
+            let pending = Pending { evicted: Some(Box::new(eviction)), requeued, ..pending.clone() };
             (Action::Evict(reason, None), State::Pending(pending))
         }
     }
@@ -196,15 +205,28 @@ pub(crate) fn all_given_up(
 pub(crate) fn forget_what_is_old(workload: &Workload) -> Option<(Action, State)> {
     let State::Pending(pending) = &workload.state else { return None };
     pending.history.as_ref()?;
-    Some((Action::ForgetHistory, State::Pending(Pending { history: None, ..pending.clone() })))
+    // Nor does the wait for the next round, which is the only one that is under this name.
+    let waits_for_round = |out: &Requeued| !out.eligible && out.reason == RequeueReason::FlavorFallback;
+    let requeue_state = match pending.requeue_state.as_deref() {
+        Some(known) if pending.requeued.as_ref().is_some_and(waits_for_round) => {
+            RequeueState { requeue_at: None, ..*known }.noted()
+        }
+        _ => pending.requeue_state.clone(),
+    };
+    let pending = Pending { history: None, requeue_state, ..pending.clone() };
+    Some((Action::ForgetHistory, State::Pending(pending)))
 }
 
 /// Somebody without quota is to be deactivated, and that is not done yet: it is neither written down that it is, nor that
 /// somebody activated it again.
 pub(crate) fn is_being_deactivated(pending: &Pending) -> bool {
-    let done = |out: &Requeued| out.reason.is_deactivation() || out.reason == RequeueReason::Reactivated;
     pending.evicted.as_ref().is_some_and(|eviction| eviction.reason.deactivates())
-        && !pending.requeued.as_ref().is_some_and(done)
+        && !pending.requeued.as_ref().is_some_and(tells_of_deactivation)
+}
+
+/// Whether it is written down that a Workload was deactivated, or that it was activated after that.
+fn tells_of_deactivation(out: &Requeued) -> bool {
+    out.reason.is_deactivation() || out.reason == RequeueReason::Reactivated
 }
 
 /// A flavor on the way down that a Workload may have to go.

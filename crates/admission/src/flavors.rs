@@ -98,9 +98,43 @@ impl Need {
         let Some(node) = ledger.node(queue) else { return false };
         let is_left =
             |wanted: &Wanted| wanted.iter().all(|(cell, value)| !exceeds(&ledger.tree, node, *cell, *value));
-        let groups = self.pod_sets.iter().flat_map(|pod_set| &pod_set.groups);
-        groups.filter(|group| group.has_given_up).any(|group| !group.by_flavor.iter().flatten().any(is_left))
+        let mut groups: Vec<&GroupNeed> = self.pod_sets.iter().flat_map(|pod_set| &pod_set.groups).collect();
+        groups.sort_by_key(|need| need.group);
+        groups.chunk_by(|one, other| one.group == other.group).any(|needs| {
+            let has_given_up = |need: &&GroupNeed| need.has_given_up;
+            let has_some = |need: &&GroupNeed| need.by_flavor.iter().flatten().any(is_left);
+            if !needs.iter().all(has_some) {
+                return needs.iter().any(|need| has_given_up(need) && !has_some(need));
+            }
+            // Each podSet could have something, but perhaps not all of them together.
+            needs.len() > 1
+                && needs.iter().any(has_given_up)
+                && !can_all_be_held(ledger, node, needs, &CellAmounts::new(), &mut COMBINATIONS.clone())
+        })
     }
+}
+
+/// So many ways to give podSets flavors are tried. Where there are more, somebody may wait for what will never be.
+const COMBINATIONS: u32 = 4096;
+
+/// Whether a queue could ever give all of these a flavor, besides what it gives already.
+fn can_all_be_held(
+    ledger: &Ledger,
+    node: NodeId,
+    needs: &[&GroupNeed],
+    given: &CellAmounts,
+    left: &mut u32,
+) -> bool {
+    let Some((first, others)) = needs.split_first() else { return true };
+    first.by_flavor.iter().flatten().any(|wanted| {
+        let Some(fewer) = left.checked_sub(1) else { return true };
+        *left = fewer;
+        let mut with = given.clone();
+        wanted.iter().for_each(|(cell, value)| add_amount(&mut with, *cell, *value));
+        let is_too_much =
+            |(cell, _): &(CellId, i64)| exceeds(&ledger.tree, node, *cell, amount_of(&with, *cell));
+        !wanted.iter().any(is_too_much) && can_all_be_held(ledger, node, others, &with, left)
+    })
 }
 
 /// The flavors among which podSets choose.

@@ -169,6 +169,13 @@ pub(crate) fn deadline(
     Some((reason, at))
 }
 
+/// Whether the pods of somebody who may run had to be ready before a moment.
+pub(crate) fn was_over_before(held: Held<'_>, moment: Timestamp) -> bool {
+    let Held { durable, policy, workload, reservation, .. } = held;
+    let deadline = policy.readiness.and_then(|settings| deadline(durable, settings, workload, reservation));
+    deadline.is_some_and(|(_, until)| until < moment)
+}
+
 /// The pods of somebody who may run were not ready in time: it leaves, and is tried again later or not at all.
 pub(crate) fn out_of_time(held: Held<'_>) -> Option<(Action, State)> {
     let Held { durable, policy, workload, reservation, at } = held;

@@ -181,6 +181,8 @@ reasons! {
     EventReason {
         QuotaReserved: "On a Workload: quota is set aside, and its admission checks are asked.", "";
         Admitted: "On a Workload: it may start.", "";
+        AdmissionGated: "On a Workload: it is not queued before those whom the message names have approved.", "The annotation that names the gates is emptied.";
+        AdmissionGateCleared: "On a Workload: the last of those who had to approve has done so.", "";
         AdmissionCheckRejected: "On a Workload: an admission check rejected it; the message says which, and what comes of it.", "";
         PreemptedWorkload: "On a Workload: another one has to leave for it; the message says which, and by which right.", "";
         EvictionOverdue: "On a Workload and its Job: the Workload was told to leave long ago, and pods of it are left; the message says how many.", "The pods are gone; the quota counts until then.";
@@ -285,6 +287,14 @@ impl RequeueReason {
     }
 }
 
+impl FallbackTrigger {
+    /// Of several for which flavors are given up at once, the one that leads: where a check rejects a flavor, the time of others
+    /// may happen to be over.
+    pub fn leading(all: impl Iterator<Item = Self>) -> Option<Self> {
+        all.reduce(|one, other| if one == Self::AdmissionCheckRejected { one } else { other })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +306,20 @@ mod tests {
             assert!(!reason.doc().ends_when.is_empty(), "{reason}: every wait has a waker");
         }
         assert_eq!(PendingReason::parse("Nonsense"), None);
+    }
+
+    #[test]
+    fn a_check_that_rejects_leads_before_a_time_that_is_over() {
+        use FallbackTrigger::{AdmissionCheckRejected, TimeoutForPodsReadyExceeded};
+        let leading = |all: &[FallbackTrigger]| FallbackTrigger::leading(all.iter().copied());
+        assert_eq!(leading(&[]), None);
+        assert_eq!(leading(&[TimeoutForPodsReadyExceeded]), Some(TimeoutForPodsReadyExceeded));
+        for mixed in [
+            [TimeoutForPodsReadyExceeded, AdmissionCheckRejected],
+            [AdmissionCheckRejected, TimeoutForPodsReadyExceeded],
+        ] {
+            assert_eq!(leading(&mixed), Some(AdmissionCheckRejected));
+        }
     }
 
     #[test]

@@ -325,10 +325,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What made the Workload give up a flavor that it has now; none if it has given up none of them.
+    /// What made the Workload give up a flavor that it has now; none if it has given up none of them. Where a check rejected
+    /// one, the time of another may have been over as well.
     pub fn gave_up(&self) -> Option<FallbackTrigger> {
         let history = self.history.as_deref()?;
-        self.admission.flavors().into_iter().find_map(|flavor| history.find(flavor)?.exhausted)
+        let flavors = self.admission.flavors().into_iter();
+        FallbackTrigger::leading(flavors.filter_map(|flavor| history.find(flavor)?.exhausted))
     }
 
     /// Whether its pods were not all ready at once since the quota was set aside.

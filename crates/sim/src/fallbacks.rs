@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gangway_model::readiness::WaitForPodsReady;
 
-use crate::scenario::{Act, Deed, Dice, FLAVORS, JobPlan, QUEUES, Scenario, USUAL_FLAVORS};
+use crate::scenario::{Act, CARDS, Deed, Dice, FLAVORS, JobPlan, QUEUES, Scenario, USUAL_FLAVORS};
 
 /// The checks that queues may demand.
 pub const CHECKS: [&str; 2] = ["budget", "stock"];
@@ -14,6 +14,8 @@ pub const CHECKS: [&str; 2] = ["budget", "stock"];
 pub struct Fallbacks {
     /// The flavors that it has, in the order in which they are tried.
     pub flavors: Vec<usize>,
+    /// The same of the second group, with how much it has of each; empty if there is no such group.
+    pub cards: Vec<(usize, u32)>,
     /// When it gives one up; none if never.
     pub strategy: Option<Strategy>,
     /// The checks.
@@ -23,7 +25,8 @@ pub struct Fallbacks {
 impl Fallbacks {
     /// So many flavors, of which none is given up, and no checks.
     pub fn none(flavors: usize) -> Self {
-        Self { flavors: (0..flavors).collect(), strategy: None, checks: Vec::new() }
+        let (flavors, cards) = ((0..flavors).collect(), Vec::new());
+        Self { flavors, cards, strategy: None, checks: Vec::new() }
     }
 }
 
@@ -61,6 +64,8 @@ pub struct Demand {
 pub struct Scarcity {
     /// How many flavors there are.
     pub flavors: usize,
+    /// Queues have a second group of flavors, and some Jobs ask for it, too.
+    pub has_cards: bool,
     /// What is gone in the end stays away, and what was never answered never is. Then nobody tries all flavors again:
     /// that would never end.
     pub lasts: bool,
@@ -126,9 +131,16 @@ impl Dice {
     fn fallbacks(&mut self, scarcity: &Scarcity) -> Fallbacks {
         let flavors = self.some_flavors(scarcity.flavors);
         let deactivates = scarcity.lasts || self.in_a_thousand(400);
-        let strategy = self.in_a_thousand(800).then(|| self.strategy(&flavors, deactivates));
-        let checks = self.demands(&flavors);
-        Fallbacks { flavors, strategy, checks }
+        let cards = if scarcity.has_cards { self.cards() } else { Vec::new() };
+        let listed = [flavors.clone(), cards.iter().map(|(flavor, _)| *flavor).collect()].concat();
+        let strategy = self.in_a_thousand(800).then(|| self.strategy(&listed, deactivates));
+        let checks = self.demands(&listed);
+        Fallbacks { flavors, cards, strategy, checks }
+    }
+
+    fn cards(&mut self) -> Vec<(usize, u32)> {
+        let flavors = self.some_flavors(CARDS.len());
+        flavors.into_iter().map(|flavor| (FLAVORS.len() + flavor, self.0.u32(1..5))).collect()
     }
 
     fn moment(&mut self, from: u64, to: u64) -> Duration {
@@ -145,15 +157,24 @@ pub fn add_fallbacks(scenario: &mut Scenario, span: u64, asked: Option<bool>) {
         return;
     }
     let flavors = if dice.0.bool() { USUAL_FLAVORS } else { FLAVORS.len() };
-    let scarcity = Scarcity { flavors, lasts: dice.in_a_thousand(350) };
+    let lasts = dice.in_a_thousand(350);
+    let scarcity = Scarcity { flavors, has_cards: dice.in_a_thousand(400), lasts };
     for queue in &mut scenario.queues {
         queue.quotas.resize_with(flavors, || dice.quota());
-        queue.fallbacks =
-            if dice.in_a_thousand(800) { dice.fallbacks(&scarcity) } else { Fallbacks::none(flavors) };
+        queue.fallbacks = if dice.in_a_thousand(800) {
+            dice.fallbacks(&scarcity)
+        } else {
+            let cards = if scarcity.has_cards { dice.cards() } else { Vec::new() };
+            Fallbacks { cards, ..Fallbacks::none(flavors) }
+        };
     }
     add_stock_outs(&mut dice, span, flavors, &mut scenario.acts);
     add_edits(&mut dice, span, scenario.jobs, &scarcity, &mut scenario.acts);
     slow_down(&mut dice, &scarcity, &mut scenario.acts);
+    if scarcity.has_cards {
+        ask_for_cards(&mut dice, &mut scenario.acts);
+    }
+    add_moves(&mut dice, span, scenario.jobs, &mut scenario.acts);
     scenario.readiness = scenario.readiness.take().map(with_growing_backoff);
     scenario.scarcity = Some(scarcity);
 }
@@ -182,6 +203,23 @@ fn add_edits(dice: &mut Dice, span: u64, jobs: usize, scarcity: &Scarcity, acts:
         let at = dice.moment(span, span + 180_000);
         let job = format!("j{:03}", dice.0.usize(0..jobs.max(1)));
         acts.push(Act { at, what: Deed::SetActive(job, true) });
+    }
+}
+
+fn ask_for_cards(dice: &mut Dice, acts: &mut [Act]) {
+    for act in acts {
+        if let Deed::Submit(plan) = &mut act.what {
+            plan.cards = u32::from(dice.in_a_thousand(600));
+        }
+    }
+}
+
+/// People think that it goes faster elsewhere.
+fn add_moves(dice: &mut Dice, span: u64, jobs: usize, acts: &mut Vec<Act>) {
+    for _ in 0..if dice.in_a_thousand(600) { 1 + jobs / 6 } else { 0 } {
+        let at = dice.moment(0, span + 60_000);
+        let job = format!("j{:03}", dice.0.usize(0..jobs.max(1)));
+        acts.push(Act { at, what: Deed::Move(job, dice.one_of(&QUEUES)) });
     }
 }
 

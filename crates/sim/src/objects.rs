@@ -3,12 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::fallbacks::{Demand, Fallbacks, Rule, Strategy};
-use crate::scenario::{FLAVORS, JobPlan, Queue, Quota};
+use crate::scenario::{CARD, FLAVORS, JobPlan, Queue, Quota, flavor_name};
 
 /// A flavor, whose nodes have its name as a label.
 pub fn flavor(name: &str) -> Value {
     json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name},
         "spec": {"nodeLabels": {"pool": name}}})
+}
+
+/// A flavor of the second group, which every node serves.
+pub fn card(name: &str) -> Value {
+    json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {}})
 }
 
 fn quota_json(flavor: &str, quota: Quota) -> Value {
@@ -29,8 +34,19 @@ pub fn resource_groups(quotas: &[Quota], flavors: &[usize]) -> Value {
     json!([{"coveredResources": ["cpu"], "flavors": flavors}])
 }
 
+/// Those of a queue that may have a second group.
+pub fn groups_of_queue(quotas: &[Quota], fallbacks: &Fallbacks) -> Value {
+    let mut groups = resource_groups(quotas, &fallbacks.flavors);
+    let quota_json = |(flavor, nominal): &(usize, u32)| json!({"name": flavor_name(*flavor), "resources": [{"name": CARD, "nominalQuota": nominal.to_string()}]});
+    let cards: Vec<Value> = fallbacks.cards.iter().map(quota_json).collect();
+    if let Some(groups) = groups.as_array_mut().filter(|_| !cards.is_empty()) {
+        groups.push(json!({"coveredResources": [CARD], "flavors": cards}));
+    }
+    groups
+}
+
 fn rule_json(rule: &Rule) -> Value {
-    let mut value = json!({"name": rule.flavor.map_or("*", |flavor| FLAVORS[flavor])});
+    let mut value = json!({"name": rule.flavor.map_or("*", flavor_name)});
     if rule.is_about_checks {
         value["trigger"] = json!("AdmissionCheckRejected");
     }
@@ -47,7 +63,7 @@ fn strategy_json(strategy: &Strategy) -> Value {
 }
 
 fn demand_json(demand: &Demand) -> Value {
-    let flavors: Vec<&str> = demand.flavors.iter().map(|flavor| FLAVORS[*flavor]).collect();
+    let flavors: Vec<&str> = demand.flavors.iter().map(|flavor| flavor_name(*flavor)).collect();
     json!({"name": demand.check, "onFlavors": flavors})
 }
 
@@ -56,7 +72,7 @@ fn demand_json(demand: &Demand) -> Value {
 pub fn fallbacks(quotas: &[Quota], fallbacks: &Fallbacks) -> Value {
     let demands: Vec<Value> = fallbacks.checks.iter().map(demand_json).collect();
     let checks = (!demands.is_empty()).then(|| json!({"admissionChecks": demands}));
-    json!({"resourceGroups": resource_groups(quotas, &fallbacks.flavors),
+    json!({"resourceGroups": groups_of_queue(quotas, fallbacks),
         "flavorFungibility": fallbacks.strategy.as_ref().map(strategy_json),
         "admissionChecksStrategy": checks})
 }
@@ -124,8 +140,12 @@ pub fn job(plan: &JobPlan) -> Value {
     if plan.fails {
         annotations["fake.gangway.dev/fail"] = json!("true");
     }
-    let container = json!({"name": "main", "image": "fake",
-        "resources": {"requests": {"cpu": plan.cpus.to_string()}}});
+    let mut resources = json!({"requests": {"cpu": plan.cpus.to_string()}});
+    if plan.cards > 0 {
+        resources["requests"][CARD] = json!(plan.cards.to_string());
+        resources["limits"] = json!({CARD: plan.cards.to_string()});
+    }
+    let container = json!({"name": "main", "image": "fake", "resources": resources});
     json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": plan.name, "namespace": "default", "labels": {
             "kueue.x-k8s.io/queue-name": plan.queue,

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gangway_model::queues::{Quota, ResourceGroup};
+use gangway_model::queues::{ClusterQueue, Quota, ResourceGroup};
 use gangway_model::workload::{Admission, Workload};
 use gangway_model::{ClusterQueueName, CohortName, FlavorName, ResourceName, Uid};
 
-use crate::view::{SeenPod, View, flavors_of};
+use crate::view::{SeenPod, View};
 
 /// A resource of a flavor.
 pub type Cell = (FlavorName, ResourceName);
@@ -44,13 +44,31 @@ pub fn has_room_somewhere(
     queue: &ClusterQueueName,
     workload: &Workload,
 ) -> bool {
-    let record = view.queues.get(queue);
-    let history = workload.state.history().filter(|_| record.is_some_and(|queue| queue.fallback.is_some()));
-    let is_given_up = |flavor: &&FlavorName| {
-        history.is_some_and(|history| history.exhausted().any(|given_up| given_up == *flavor))
+    let Some(record) = view.queues.get(queue) else { return false };
+    let history = workload.state.history().filter(|_| record.fallback.is_some());
+    let is_given_up = |flavor: &FlavorName| {
+        history.is_some_and(|history| history.exhausted().any(|given_up| given_up == flavor))
     };
-    let mut names = record.into_iter().flat_map(flavors_of).filter(|flavor| !is_given_up(flavor));
-    names.any(|flavor| has_room_on(view, uses, queue, workload, flavor))
+    let covers = |resource: &ResourceName| {
+        record.resource_groups.iter().any(|group| group.resources.contains(resource))
+    };
+    let mut wanted = workload.pod_sets.iter().flat_map(|pod_set| pod_set.requests.iter());
+    wanted.all(|(resource, _)| covers(resource))
+        && needed_groups(record, workload).all(|group| {
+            let mut flavors = group.flavors.iter().map(|quotas| &quotas.flavor);
+            flavors.any(|flavor| !is_given_up(flavor) && has_room_on(view, uses, queue, workload, flavor))
+        })
+}
+
+/// The resource groups of a queue of which a Workload wants something.
+pub fn needed_groups<'q>(
+    queue: &'q ClusterQueue,
+    workload: &'q Workload,
+) -> impl Iterator<Item = &'q ResourceGroup> {
+    let is_wanted = |resource: &ResourceName| {
+        workload.pod_sets.iter().any(|pod_set| pod_set.requests.contains(resource.as_str()))
+    };
+    queue.resource_groups.iter().filter(move |group| group.resources.iter().any(is_wanted))
 }
 
 /// Whether a Workload of a queue would find room on a flavor if nobody used anything.
@@ -65,9 +83,13 @@ fn has_room_on(
     workload: &Workload,
     flavor: &FlavorName,
 ) -> bool {
+    let groups = view.queues.get(queue).into_iter().flat_map(|queue| &queue.resource_groups);
+    let mut groups = groups.filter(|group| group.flavors.iter().any(|quotas| quotas.flavor == *flavor));
+    let Some(group) = groups.next() else { return false };
     let mut needs = Use::new();
     for pod_set in workload.pod_sets.iter() {
-        for (resource, amount) in pod_set.requests.iter() {
+        let here = pod_set.requests.iter().filter(|(resource, _)| group.resources.contains(resource));
+        for (resource, amount) in here {
             let amount = i128::from(amount) * i128::from(pod_set.count);
             *needs.entry((flavor.clone(), resource.clone())).or_default() += amount;
         }

@@ -16,6 +16,15 @@ pub const COHORTS: [&str; 3] = ["root", "left", "right"];
 pub const FLAVORS: [&str; 3] = ["f", "g", "h"];
 /// How many of them every scenario has.
 pub const USUAL_FLAVORS: usize = 2;
+/// The flavors of the second group, where queues have one. Every node serves all of them.
+pub const CARDS: [&str; 2] = ["x", "y"];
+/// What is counted in it.
+pub const CARD: &str = "example.com/card";
+
+/// The name of a flavor of either group: those of the second are counted on from the first.
+pub fn flavor_name(index: usize) -> &'static str {
+    FLAVORS.get(index).or_else(|| CARDS.get(index - FLAVORS.len())).unwrap_or(&FLAVORS[0])
+}
 
 /// What a queue has of a flavor: in cpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +69,8 @@ pub struct JobPlan {
     pub pods: u32,
     /// Cpus per pod.
     pub cpus: u32,
+    /// Cards per pod.
+    pub cards: u32,
     /// 0, 1 or 2.
     pub priority: u32,
     /// How long its pods run, in milliseconds.
@@ -97,6 +108,8 @@ pub enum Deed {
     SetStopPolicy(&'static str, &'static str),
     /// An administrator changes which flavors a queue has and gives up, and which checks it demands.
     SetFallbacks(&'static str, Fallbacks),
+    /// A user moves a Job that is suspended to another queue.
+    Move(String, &'static str),
     /// There are no machines of a flavor any more, or there are again.
     SetStock(&'static str, bool),
     /// An administrator changes the labels that a flavor puts on pods, to the same values: everybody looks again.
@@ -203,6 +216,7 @@ impl Dice {
             queue: self.one_of(&QUEUES),
             pods: self.0.u32(1..4),
             cpus: self.0.u32(1..3),
+            cards: 0,
             priority: self.0.u32(0..3),
             runs_millis: self.0.u64(200..60_000),
             leaves_millis: if self.in_a_thousand(500) { 0 } else { self.0.u64(0..30_000) },

@@ -1,6 +1,6 @@
 //! What Workloads have tried and which checks have agreed, read from the objects.
 
-use gangway_model::checks::CheckAnswers;
+use gangway_model::checks::{CheckAnswer, CheckAnswers, RequiredCheck};
 use gangway_model::fallback::{FailurePolicy, FallbackStrategy, FlavorAttempt, FlavorHistory};
 use gangway_model::queues::ClusterQueue;
 use gangway_model::reasons::{CheckState, EvictionReason, FallbackTrigger};
@@ -61,13 +61,14 @@ fn rounds(state: &State) -> u32 {
     state.history().map_or(0, FlavorHistory::rounds)
 }
 
-/// Whether a Workload may forget all that it has tried: its pods are ready, or somebody activates it whom Gangway had
-/// deactivated.
+/// Whether a Workload may forget all that it has tried: its pods are ready, it is in another queue, or somebody activates it
+/// whom Gangway had deactivated.
 fn may_forget(change: &Change<'_>) -> bool {
     match (change.before, change.state()) {
         (State::Holding(_), State::Holding(now)) => {
             now.pods_ready.as_ref().is_some_and(|ready| ready.reason.is_ready())
         }
+        (State::Pending(_), State::Pending(_)) if change.seen.has_moved => true,
         (State::Pending(before), State::Pending(_)) => {
             before.requeued.as_ref().is_some_and(|out| out.reason.is_deactivation_by_gangway())
                 && change.seen.was_inactive
@@ -144,7 +145,8 @@ fn waits_for_next_round(change: &Change<'_>, pending: &Pending, rounds: u32) -> 
     since.zip(until).is_some_and(|(since, until)| until >= since.plus_seconds(seconds))
 }
 
-/// A flavor of its queue that a Workload had not given up before this step, and that has room enough for it.
+/// A flavor of its queue that a Workload had not given up before this step, and that has room enough for it; none if there is a
+/// group of which there is none.
 fn left_over<'c>(change: &Change<'c>) -> Option<&'c FlavorName> {
     let Context { view, now, .. } = *change.context;
     if view.was_redefined_lately(now) {
@@ -154,8 +156,12 @@ fn left_over<'c>(change: &Change<'c>) -> Option<&'c FlavorName> {
     let has_given_up = |flavor: &FlavorName| {
         change.before.history().is_some_and(|history| history.exhausted().any(|other| other == flavor))
     };
-    flavors_of(queue)
-        .find(|flavor| !has_given_up(flavor) && quota::could_have(view, &queue.name, workload, flavor))
+    let mut left = quota::needed_groups(queue, workload).map(|group| {
+        let mut flavors = group.flavors.iter().map(|quotas| &quotas.flavor);
+        flavors.find(|flavor| !has_given_up(flavor) && quota::could_have(view, &queue.name, workload, flavor))
+    });
+    let first = left.next()??;
+    left.all(|flavor| flavor.is_some()).then_some(first)
 }
 
 fn gets_what_it_gave_up(change: &Change<'_>) -> Option<String> {
@@ -251,7 +257,13 @@ pub(crate) fn is_kept_too_long(view: &View, seen: &SeenWorkload, now: Timestamp)
     }
     let name = &seen.record.name;
     let refuses = |state: CheckState| matches!(state, CheckState::Retry | CheckState::Rejected);
-    let mut answers = held.checks.iter().flat_map(|checks| &checks.0);
+    let queue = view.queues.get(&held.admission.cluster_queue);
+    let is_demanded = |answer: &&CheckAnswer| {
+        let mut demanded = queue.into_iter().flat_map(|queue| &queue.admission_checks);
+        let concerns = |check: &RequiredCheck| held.admission.flavors().iter().any(|f| check.concerns(f));
+        demanded.any(|check| check.name == answer.name && concerns(check))
+    };
+    let mut answers = held.checks.iter().flat_map(|checks| &checks.0).filter(is_demanded);
     if let Some(answer) = answers.find(|answer| refuses(answer.state)) {
         return Some(format!("{name} has quota although check {} says {}", answer.name, answer.state));
     }

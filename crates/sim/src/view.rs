@@ -105,6 +105,8 @@ pub struct SeenWorkload {
     pub holds_since: Option<Timestamp>,
     /// It was not active at some time since it last got quota.
     pub was_inactive: bool,
+    /// It was moved to another queue since it last got quota.
+    pub has_moved: bool,
     /// How often it was told to leave, as its object counts.
     pub counted_evictions: i64,
 }
@@ -197,7 +199,10 @@ impl View {
             let holds_since = read.record.state.reservation().map(|_| held_since.unwrap_or(now));
             let gets_quota = held_since.is_none() && holds_since.is_some();
             let was_inactive = before.as_ref().is_some_and(|before| before.was_inactive) && !gets_quota;
+            let moves = before.as_ref().is_some_and(|before| before.record.queue != read.record.queue);
+            let has_moved = before.as_ref().is_some_and(|before| before.has_moved) && !gets_quota;
             let seen = SeenWorkload {
+                has_moved: moves || has_moved,
                 holds_since,
                 was_inactive: was_inactive || !read.record.active,
                 repaired: read.repaired,

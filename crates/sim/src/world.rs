@@ -31,7 +31,7 @@ use crate::controller::{Controller, config};
 use crate::fallbacks::CHECKS;
 use crate::faults::{Chance, Connection, Faults};
 use crate::objects;
-use crate::scenario::{COHORTS, Deed, JobPlan, QUEUES, Queue, Scenario};
+use crate::scenario::{CARD, CARDS, COHORTS, Deed, JobPlan, QUEUES, Queue, Scenario};
 use crate::witness::{CONTROLLERS, Listener, Witness};
 
 /// Cpus of a fake node: more than all quotas together, so that quota alone decides.
@@ -46,7 +46,9 @@ fn fake_node(flavor: &str) -> FakeNode {
     FakeNode {
         name: node_name(flavor),
         labels: [("pool".to_owned(), flavor.to_owned())].into(),
-        capacity: [("cpu".to_owned(), NODE_CPUS.to_owned()), ("pods".to_owned(), "10000".to_owned())].into(),
+        capacity: [("cpu", NODE_CPUS), (CARD, NODE_CPUS), ("pods", "10000")]
+            .map(|(resource, amount)| (resource.to_owned(), amount.to_owned()))
+            .into(),
         ..FakeNode::default()
     }
 }
@@ -104,6 +106,9 @@ impl World {
         }
         for name in scenario.flavors() {
             self.create(&Api::<ResourceFlavor>::all(self.user.clone()), objects::flavor(name)).await;
+        }
+        for name in CARDS.iter().filter(|_| scenario.scarcity.is_some()) {
+            self.create(&Api::<ResourceFlavor>::all(self.user.clone()), objects::card(name)).await;
         }
         for priority in 0..3 {
             let api: Api<WorkloadPriorityClass> = Api::all(self.user.clone());
@@ -179,6 +184,7 @@ impl World {
             }
             Deed::Suspend(name) => self.patch_job(name, json!({"spec": {"suspend": true}})).await,
             Deed::Unsuspend(name) => self.patch_job(name, json!({"spec": {"suspend": false}})).await,
+            Deed::Move(name, queue) => self.move_job(name, queue).await,
             Deed::SetActive(name, active) => self.set_active(name, *active).await,
             Deed::CrashAfter(writes) => self.witness.crash_after(*writes),
             Deed::StepClock(seconds) => self.controller_clock.set_wrong_by(*seconds),
@@ -195,7 +201,7 @@ impl World {
             Deed::SetQuota(queue, flavor, quota) => {
                 let Some(known) = self.queues.get_mut(queue) else { return };
                 known.quotas[*flavor] = *quota;
-                let groups = objects::resource_groups(&known.quotas, &known.fallbacks.flavors);
+                let groups = objects::groups_of_queue(&known.quotas, &known.fallbacks);
                 self.patch(&queues, queue, json!({"spec": {"resourceGroups": groups}})).await;
             }
             Deed::SetFallbacks(queue, fallbacks) => {
@@ -259,6 +265,16 @@ impl World {
 
     async fn patch_job(&self, name: &str, patch: Value) {
         self.patch(&self.jobs(), name, patch).await;
+    }
+
+    /// Only a Job that is suspended may change its queue.
+    async fn move_job(&self, name: &str, queue: &str) {
+        let Ok(Some(job)) = self.jobs().get_opt(name).await else { return };
+        if job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true) {
+            let labels = json!({"kueue.x-k8s.io/queue-name": queue});
+            let metadata = json!({"resourceVersion": job.resource_version(), "labels": labels});
+            self.patch_job(name, json!({"metadata": metadata})).await;
+        }
     }
 
     async fn set_active(&self, job: &str, active: bool) {

@@ -1,8 +1,10 @@
 //! Falling back to another flavor when machines do not come, and admission checks that agree or do not.
 
+mod corners;
 mod starts;
 
 use gangway_admission::Event;
+use gangway_model::Timestamp;
 use gangway_model::checks::{AdmissionCheck, RequiredCheck};
 use gangway_model::fallback::{FailurePolicy, FallbackRule, FallbackStrategy};
 use gangway_model::queues::{ClusterQueue, PreemptionPolicy, WithinClusterQueue};

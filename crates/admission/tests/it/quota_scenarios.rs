@@ -19,7 +19,7 @@ use gangway_model::Timestamp;
 use gangway_model::planted::Bug;
 use gangway_model::workload::Workload;
 
-use crate::quota_model::{self, Counts, Decided, Model, Node};
+use crate::quota_model::{self, Counts, Decided, Edit, Model, Node};
 use drive::{Driver, Played, Round, play_engine, play_model};
 use generate::Scenario;
 
@@ -87,7 +87,8 @@ fn compare(scenario: &Scenario, whose: Whose) -> Result<Agreed, Difference> {
     if !expected.at_rest && whose == Whose::Reference {
         return Ok(Agreed { counts, at_rest: false });
     }
-    let begins: Vec<Timestamp> = expected.rounds.iter().map(|round| round.at).collect();
+    let begins: Vec<(Timestamp, &[Edit])> =
+        expected.rounds.iter().map(|round| (round.at, &round.edits[..])).collect();
     let alone = |problem| difference("the engine alone", problem);
     let (played, mut driver) = play_engine(scenario, rules, &begins).map_err(alone)?;
     if !played.at_rest || !expected.at_rest {
@@ -196,6 +197,7 @@ impl Shares {
             ("start when checks agree", counts.let_start),
             ("retry of a check", counts.retried_by_check),
             ("deactivation by a check", counts.deactivated_by_check),
+            ("other rules or checks", counts.redefined),
         ];
         for (feature, count) in features {
             *self.features.entry(feature).or_default() += usize::from(count > 0);

@@ -104,7 +104,13 @@ async fn find(api: &Api<Workload>, name: &str, namespace: &str) -> Result<Worklo
     let is_of_job = |workload: &Workload| {
         workload.owner_references().iter().any(|owner| owner.kind == "Job" && owner.name == job)
     };
-    all.into_iter().find(is_of_job).ok_or_else(missing)
+    // A Job that was made again may have a Workload that has ended besides the one that waits.
+    let has_ended = |workload: &Workload| {
+        let conditions = workload.status.iter().flat_map(|status| &status.conditions);
+        let finished = ConditionType::Finished.as_str();
+        conditions.into_iter().any(|condition| condition.type_ == finished && condition.status == "True")
+    };
+    all.into_iter().filter(is_of_job).min_by_key(has_ended).ok_or_else(missing)
 }
 
 /// The list of the Workload's checks with this answer in it.

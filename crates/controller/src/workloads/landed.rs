@@ -6,8 +6,10 @@ use gangway_admission::{Action, Decision};
 use gangway_api::kueue::Workload;
 use gangway_api::time;
 use gangway_model::conditions::ConditionType;
-use gangway_model::reasons::{EventReason, EvictionReason, FallbackTrigger, ReadinessReason, RequeueReason};
-use gangway_model::workload::{Admission, Preemption, State};
+use gangway_model::reasons::{
+    EventReason, EvictionReason, FallbackTrigger, PendingReason, ReadinessReason, RequeueReason,
+};
+use gangway_model::workload::{Admission, Preemption, State, Workload as Record};
 use gangway_model::{Timestamp, Uid};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -50,6 +52,18 @@ impl Shell {
         }
         for note in notes(decision, object, preemptor.as_deref()) {
             self.note(note);
+        }
+    }
+
+    /// Tells a Workload that nobody has to approve any more, if somebody had to before.
+    pub(super) fn say_gates_open(&mut self, record: &Record, object: &Workload) {
+        let is_gated = |record: &Record| {
+            record.impediments.as_ref().is_some_and(|impediments| !impediments.gates.is_empty())
+        };
+        let was_gated = self.engine.workload(&record.uid).is_some_and(is_gated);
+        if was_gated && !is_gated(record) && !record.state.is_finished() {
+            let reason = EventReason::AdmissionGateCleared.as_str().to_owned();
+            self.note(note(object, reason, "Nobody has to approve any more".to_owned()));
         }
     }
 
@@ -213,6 +227,11 @@ fn notes(decision: &Decision, object: &Workload, preemptor: Option<&Workload>) -
             let message = format!("Quota of ClusterQueue {queue} is reserved on {flavors}");
             vec![note(object, EventReason::QuotaReserved.as_str().to_owned(), message)]
         }
+        Action::ReportWaiting(PendingReason::AdmissionGated) => {
+            let waits = condition(object, ConditionType::QuotaReserved);
+            let message = waits.map(|condition| condition.message.clone()).unwrap_or_default();
+            vec![note(object, EventReason::AdmissionGated.as_str().to_owned(), message)]
+        }
         Action::Evict(reason, preemption) => {
             let mut notes = Vec::new();
             let message = evicted_message(object).unwrap_or_else(|| reason.doc().meaning.to_owned());
@@ -240,9 +259,9 @@ fn gave_up(object: &Workload) -> Option<FallbackTrigger> {
     let status = object.status.as_ref()?;
     let assigned = status.admission.as_ref()?.pod_set_assignments.iter().flat_map(|set| set.flavors.values());
     let is_assigned = |flavor: &str| assigned.clone().any(|assigned| assigned == flavor);
-    let mut given_up = status.flavor_assignment_history.iter().filter(|entry| entry.exhausted == Some(true));
-    let entry = given_up.find(|entry| is_assigned(&entry.resource_flavor))?;
-    FallbackTrigger::parse(entry.trigger.as_deref()?)
+    let given_up = status.flavor_assignment_history.iter().filter(|entry| entry.exhausted == Some(true));
+    let assigned = given_up.filter(|entry| is_assigned(&entry.resource_flavor));
+    FallbackTrigger::leading(assigned.filter_map(|entry| FallbackTrigger::parse(entry.trigger.as_deref()?)))
 }
 
 /// Whether a Workload has to leave because an admission check rejected it.

@@ -345,6 +345,7 @@ impl Shell {
                 let uid = &read.record.uid;
                 if self.engine.workload(uid).is_some_and(|known| read.record.version > known.version) {
                     self.settle_by_sight(uid, &read.record.state, &object);
+                    self.say_gates_open(&read.record, &object);
                 }
                 self.apply(Event::Workload(Box::new(read.record)));
             }

@@ -273,6 +273,47 @@ async fn a_pod_with_a_queue_name_is_told_even_if_the_api_does_not_answer_at_firs
     assert!(slow.counted() > 3, "it was asked again");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_approval_is_told_so_and_when_it_is_over() {
+    let world = World::new().await;
+    let key = "kueue.x-k8s.io/admission-gated-by";
+    let container = json!({"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}});
+    let job = json!({
+        "metadata": {"name": "gated", "labels": {"kueue.x-k8s.io/queue-name": "lq"},
+            "annotations": {key: "a.io/budget,b.io/owner"}},
+        "spec": {"suspend": true,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    });
+    create(&world.jobs(), job).await;
+    let told = |reason: &'static str, count: usize| {
+        let events: Api<Event> = Api::default_namespaced(world.server.client());
+        let is_it = move |event: &&Event| event.reason.as_deref() == Some(reason);
+        until(reason, events, move |events| events.values().filter(is_it).count() == count)
+    };
+    let gates = async |gates: Option<&str>| {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: gates}}}));
+        world.jobs().patch("gated", &PatchParams::default(), &patch).await.expect("a changed Job");
+    };
+    let script = async {
+        told("AdmissionGated", 1).await;
+        gates(Some("b.io/owner")).await;
+        let is_followed = |workloads: &BTreeMap<String, Workload>| {
+            workloads
+                .values()
+                .any(|workload| workload.annotations().get(key).is_some_and(|left| left == "b.io/owner"))
+        };
+        until("one has approved", world.workloads(), is_followed).await;
+        gates(None).await;
+        told("Started", 1).await;
+        told("AdmissionGated", 1).await;
+        told("AdmissionGateCleared", 1).await;
+    };
+    tokio::select! {
+        () = world.controller(world.server.client()) => {}
+        () = script => {}
+    }
+}
+
 fn is_workload_status(request: &Request<Body>) -> bool {
     let path = request.uri().path();
     *request.method() == Method::PATCH && path.contains("/workloads/") && path.ends_with("/status")

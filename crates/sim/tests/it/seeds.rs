@@ -51,6 +51,7 @@ fn a_job_that_takes_the_name_of_one_that_runs_is_another() {
         queue: "a",
         pods: 1,
         cpus: 1,
+        cards: 0,
         priority: 0,
         runs_millis: 20_000,
         leaves_millis: 5_000,

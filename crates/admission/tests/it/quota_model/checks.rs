@@ -46,6 +46,19 @@ impl Model {
         self.asked.insert(uid.clone(), asked);
     }
 
+    /// Others are demanded now of a workload that waits for its checks: what was said by those that stay counts.
+    pub(super) fn ask_other_checks(&mut self, uid: &Uid) {
+        let (queue, flavors) = (self.holders[uid].queue.clone(), self.assigned(uid));
+        let known = self.asked.remove(uid).unwrap_or_default();
+        let pending = Answer { state: CheckState::Pending, at: self.now, after_seconds: None };
+        let demanded = self.required_checks(&queue, flavors.iter()).into_iter();
+        let asked = demanded.map(|check| {
+            let answer = known.get(&check).copied().unwrap_or(pending);
+            (check, answer)
+        });
+        self.asked.insert(uid.clone(), asked.collect());
+    }
+
     /// What the checks of a workload that has quota from the beginning have said.
     pub(super) fn note_checks(&mut self, uid: &Uid, reservation: &Reservation) {
         let answers = reservation.checks.iter().flat_map(|checks| &checks.0);
@@ -73,7 +86,10 @@ impl Model {
 
     /// A check does not agree: the workload leaves, for another flavor, for ever, or for a while.
     pub(super) fn refused(&mut self, uid: &Uid) -> Option<&'static str> {
-        let asked = self.asked.get(uid).cloned().unwrap_or_default();
+        let mut asked = self.asked.get(uid).cloned().unwrap_or_default();
+        let flavors = self.assigned(uid);
+        let demanded = self.required_checks(&self.holders[uid].queue, flavors.iter());
+        asked.retain(|check, _| demanded.contains(check));
         let that_say = |state| asked.iter().filter(move |(_, answer)| answer.state == state);
         if that_say(CheckState::Rejected).next().is_some() {
             let rejected: Vec<_> = that_say(CheckState::Rejected).map(|(check, _)| check.clone()).collect();

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use gangway_model::checks::RequiredCheck;
 use gangway_model::fallback::{FailurePolicy, FallbackRule, FallbackStrategy};
+use gangway_model::queues::ResourceGroup;
 use gangway_model::reasons::FallbackTrigger;
-use gangway_model::workload::State;
-use gangway_model::{ClusterQueueName, FlavorName, Timestamp, Uid};
+use gangway_model::workload::{PodSet, State};
+use gangway_model::{Amount, ClusterQueueName, FlavorName, ResourceName, Timestamp, Uid};
 
 use super::flavors::{suits, wanted_of};
 use super::readiness::backoff_seconds;
@@ -25,6 +27,22 @@ pub struct Tried {
     pub given_up: BTreeSet<FlavorName>,
     /// How often all were given up.
     pub rounds: u32,
+}
+
+/// What an administrator says anew of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    pub queue: ClusterQueueName,
+    pub fallback: Option<FallbackStrategy>,
+    pub checks: Vec<RequiredCheck>,
+}
+
+/// What a podSet may choose of a resource group.
+struct Choice {
+    wanted: Vec<(ResourceName, Amount)>,
+    left: Vec<FlavorName>,
+    /// It has given up something that would suit.
+    has_lost: bool,
 }
 
 /// The rule for a flavor: one that names it goes before one for all.
@@ -88,20 +106,60 @@ impl Model {
     /// A workload has got quota: from now on the time of its flavors runs.
     pub(super) fn run_time(&mut self, uid: &Uid) {
         self.waits_since.insert(uid.clone(), self.now);
-        if self.strategy_of_holder(uid).is_none() {
+        if self.strategy_of_holder(uid).is_some() {
+            self.tried.entry(uid.clone()).or_default();
+        } else {
             self.tried.remove(uid);
         }
     }
 
-    /// A workload loses its quota: what it waited for its start is used up.
+    /// An administrator changes which flavors a queue gives up and which checks it demands. Whoever waits for checks is asked
+    /// those that are demanded now, and everybody who waits for quota is tried again.
+    pub fn redefine(&mut self, edit: &Edit) {
+        let Some(queue) = self.cluster_queues.get_mut(&edit.queue) else { return };
+        (queue.fallback, queue.admission_checks) = (edit.fallback.clone(), edit.checks.clone());
+        self.counts.redefined += 1;
+        for uid in self.not_admitted.clone() {
+            if self.holders.get(&uid).is_some_and(|holder| holder.queue == edit.queue) {
+                self.ask_other_checks(&uid);
+            }
+        }
+        self.begin_to_ask_for_pods(&edit.queue);
+        let waiting = self.waiting_in(&edit.queue);
+        for uid in waiting {
+            let before = self.lane(&uid);
+            self.note_shape(&uid);
+            if before != self.lane(&uid)
+                && let Some(waiter) = self.waiters.get_mut(&uid)
+            {
+                waiter.memory = None;
+            }
+        }
+        self.wake(&self.layout.root(&edit.queue), None);
+    }
+
+    /// Whether room is kept for somebody in the tree of a queue. What becomes of that when a definition changes is not modelled.
+    pub fn keeps_room_near(&self, queue: &ClusterQueueName) -> bool {
+        let root = self.layout.root(queue);
+        let waits_in = |uid: &Uid| self.waiters.get(uid).and_then(|waiter| waiter.queue.as_ref());
+        self.holds.keys().any(|uid| waits_in(uid).is_none_or(|queue| self.layout.root(queue) == root))
+    }
+
+    /// A workload loses its quota: what it waited for its start is used up, and what has no time left is given up.
     pub(super) fn stop_time(&mut self, uid: &Uid) {
         let Some(since) = self.waits_since.remove(uid) else { return };
-        if self.strategy_of_holder(uid).is_none() {
+        if self.strategy_of_holder(uid).is_none() && !self.tried.contains_key(uid) {
             return;
         }
         let seconds = self.now.as_seconds() - since.as_seconds();
         for flavor in self.assigned(uid) {
-            *self.tried.entry(uid.clone()).or_default().used.entry(flavor).or_default() += seconds;
+            let timeout = self.timeout(uid, &flavor).unwrap_or(i64::MAX);
+            let tried = self.tried.entry(uid.clone()).or_default();
+            let used = tried.used.entry(flavor.clone()).or_default();
+            *used += seconds;
+            if *used >= timeout {
+                tried.given_up.insert(flavor);
+            }
         }
     }
 
@@ -170,23 +228,66 @@ impl Model {
 
     /// Whether a workload has given up something that it asks for, and nothing is left of which it could ever have enough.
     fn has_given_up_all(&self, uid: &Uid, queue: &ClusterQueueName) -> bool {
-        let (given_up, node) = (self.given_up(uid), Node::Queue(queue.clone()));
-        let pod_sets = self.workloads[uid].pod_sets.iter();
-        pod_sets.into_iter().any(|pod_set| {
-            let wanted = wanted_of(&self.cluster_queues[queue], pod_set).unwrap_or_default();
-            wanted.into_iter().any(|(group, wanted)| {
-                let suiting = group.flavors.iter().map(|quotas| &quotas.flavor);
-                let suiting = suiting.filter(|flavor| suits(&self.flavors, pod_set, flavor));
-                let (lost, left): (Vec<_>, Vec<_>) = suiting.partition(|flavor| given_up.contains(*flavor));
-                let could_do = |flavor: &&FlavorName| {
-                    let mut wanted = wanted.iter();
-                    wanted.all(|(resource, value)| {
-                        *value <= self.layout.potential(&node, &((*flavor).clone(), resource.clone()))
-                    })
-                };
-                !lost.is_empty() && !left.iter().any(could_do)
-            })
+        let definition = &self.cluster_queues[queue];
+        definition.resource_groups.iter().any(|group| {
+            let pod_sets = self.workloads[uid].pod_sets.iter();
+            let wanted = pod_sets.filter_map(|pod_set| {
+                let of_all = wanted_of(definition, pod_set).unwrap_or_default();
+                let (_, wanted) = of_all.into_iter().find(|(other, _)| *other == group)?;
+                Some((pod_set, wanted))
+            });
+            let choices: Vec<Choice> =
+                wanted.map(|(pod_set, wanted)| self.choice(uid, queue, group, pod_set, wanted)).collect();
+            match choices.iter().all(|choice| !choice.left.is_empty()) {
+                true => {
+                    choices.iter().any(|choice| choice.has_lost) && !self.fit_together(queue, &choices, &[])
+                }
+                false => choices.iter().any(|choice| choice.has_lost && choice.left.is_empty()),
+            }
         })
+    }
+
+    /// What a podSet may choose from a group: what suits, was not given up, and could be enough for it alone.
+    fn choice(
+        &self,
+        uid: &Uid,
+        queue: &ClusterQueueName,
+        group: &ResourceGroup,
+        pod_set: &PodSet,
+        wanted: Vec<(ResourceName, Amount)>,
+    ) -> Choice {
+        let given_up = self.given_up(uid);
+        let suiting = group.flavors.iter().map(|quotas| quotas.flavor.clone());
+        let suiting = suiting.filter(|flavor| suits(&self.flavors, pod_set, flavor));
+        let (lost, left): (Vec<_>, Vec<_>) = suiting.partition(|flavor| given_up.contains(flavor));
+        let mut choice = Choice { wanted, left: Vec::new(), has_lost: !lost.is_empty() };
+        choice.left = left;
+        let alone = |flavor: &FlavorName| self.fit_together(queue, &[], &[(flavor.clone(), &choice.wanted)]);
+        choice.left = choice.left.iter().filter(|flavor| alone(flavor)).cloned().collect();
+        choice
+    }
+
+    /// Whether a queue could ever have what was chosen, and something for each of the others besides.
+    fn fit_together(
+        &self,
+        queue: &ClusterQueueName,
+        others: &[Choice],
+        chosen: &[(FlavorName, &Vec<(ResourceName, Amount)>)],
+    ) -> bool {
+        if let [first, others @ ..] = others {
+            return first.left.iter().any(|flavor| {
+                self.fit_together(queue, others, &[chosen, &[(flavor.clone(), &first.wanted)]].concat())
+            });
+        }
+        let mut sums: BTreeMap<(FlavorName, ResourceName), Amount> = BTreeMap::new();
+        for (flavor, wanted) in chosen {
+            for (resource, value) in wanted.iter() {
+                let sum = sums.entry((flavor.clone(), resource.clone())).or_insert(Amount::new(0));
+                *sum = sum.plus(*value);
+            }
+        }
+        let node = Node::Queue(queue.clone());
+        sums.iter().all(|(cell, sum)| *sum <= self.layout.potential(&node, cell))
     }
 
     /// The heads that have given up all flavors try all of them again after a while, or not at all. The others remain.

@@ -25,7 +25,7 @@ use gangway_model::{
 };
 
 pub use checks::Answer;
-pub use fallback::Tried;
+pub use fallback::{Edit, Tried};
 pub use preemption::Proof;
 pub use readiness::Standing;
 use readiness::{Attempts, Pods};
@@ -175,6 +175,8 @@ pub struct Counts {
     pub retried_by_check: usize,
     /// Workloads that were deactivated because a check rejected them.
     pub deactivated_by_check: usize,
+    /// Queues of which an administrator changed the rules or the checks while workloads were there.
+    pub redefined: usize,
 }
 
 /// What is kept for a preemptor, and the flavors for which it found its victims.
@@ -345,7 +347,9 @@ impl Model {
             let reason = self.must_leave(&uid, &holder.queue).or_else(|| self.refused(&uid));
             let reason = reason.or_else(|| {
                 self.follow_pods(&uid);
-                self.give_up_in_time(&uid).or_else(|| self.out_of_time(&uid))
+                let flavors =
+                    if self.is_late_before_flavors(&uid) { None } else { self.give_up_in_time(&uid) };
+                flavors.or_else(|| self.out_of_time(&uid))
             });
             if let Some(reason) = reason {
                 evicted.push(self.evict(uid, &holder.queue, reason));

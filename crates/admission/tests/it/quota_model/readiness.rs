@@ -159,6 +159,16 @@ impl Model {
         }
     }
 
+    /// From now on it may matter when the pods of those are ready who run on a queue's quota already.
+    pub(super) fn begin_to_ask_for_pods(&mut self, queue: &ClusterQueueName) {
+        for (uid, holder) in self.holders.clone() {
+            let runs = holder.queue == *queue && !self.not_admitted.contains(&uid);
+            if runs && self.asks_for_pods(&uid) && !self.pods.contains_key(&uid) {
+                self.pods.insert(uid, Pods::Starting(self.now));
+            }
+        }
+    }
+
     /// Whether it matters when the pods of a workload with quota are ready.
     fn asks_for_pods(&self, uid: &Uid) -> bool {
         self.readiness.is_some() || self.strategy_of_holder(uid).is_some()
@@ -194,7 +204,7 @@ impl Model {
 
     /// Takes notice of whether the pods of a workload are ready.
     pub(super) fn follow_pods(&mut self, uid: &Uid) {
-        let Some(pods) = self.pods.get(uid).copied() else { return };
+        let Some(pods) = self.pods.get(uid).copied().filter(|_| self.asks_for_pods(uid)) else { return };
         let now = match (pods, self.ready.contains(uid)) {
             (Pods::Starting(_) | Pods::Lost(_), true) => {
                 self.forget_tried(uid);
@@ -248,6 +258,11 @@ impl Model {
                 Some(since.plus_seconds(allowed?))
             }
         }
+    }
+
+    /// Whether pods had to be ready before the time of any flavor is over.
+    pub(super) fn is_late_before_flavors(&self, uid: &Uid) -> bool {
+        self.deadline(uid).zip(self.first_expiry(uid)).is_some_and(|(pods, flavors)| pods < flavors)
     }
 
     /// Whose pods were not ready in time has to leave.

@@ -114,7 +114,7 @@ impl Model {
         self.waiters.insert(uid.clone(), waiter);
     }
 
-    fn note_shape(&mut self, uid: &Uid) {
+    pub(super) fn note_shape(&mut self, uid: &Uid) {
         let workload = &self.workloads[uid];
         let sets = workload.pod_sets.iter();
         let sets =

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gangway_admission::{Action, Decision, Engine, Event, JobFacts, Outcome, ReadyPods, Rules};
 use gangway_model::checks::{AdmissionCheck, CheckAnswer};
+use gangway_model::queues::ClusterQueue;
 use gangway_model::reasons::{EvictionReason, FinishReason};
 use gangway_model::workload::{Admission, Finish, RequeueState, State, Workload};
 use gangway_model::{FlavorName, ResourceName, Timestamp, Uid};
@@ -12,7 +13,9 @@ use super::fallback::Said;
 use super::generate::Scenario;
 use super::readiness::Pause;
 use crate::build;
-use crate::quota_model::{self, Answer, Decided, Evicted, IDLE_PASSES, Model, ReplayClock, Standing, Tried};
+use crate::quota_model::{
+    self, Answer, Decided, Edit, Evicted, IDLE_PASSES, Model, ReplayClock, Standing, Tried,
+};
 
 /// When the first cycle runs.
 pub const START: i64 = 10_000;
@@ -26,6 +29,8 @@ const IDLE_CYCLES: u32 = 30;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     pub at: Timestamp,
+    /// What an administrator changed.
+    pub edits: Vec<Edit>,
     /// Who had to leave in the beginning.
     pub evicted: Vec<Evicted>,
     /// By cycle.
@@ -60,12 +65,12 @@ pub fn play_model(scenario: &Scenario, rules: quota_model::Rules) -> (Played, Mo
             clock.stands_at = Some(at);
             clock.limit = clock.passes + MOST_CYCLES;
         }
-        let evicted = begin_model_round(scenario, &mut model, round, at);
+        let (evicted, edits) = begin_model_round(scenario, &mut model, round, at);
         let settled = model.settle(&mut clock);
         let uids = scenario.workloads.iter().map(|(_, workload)| &workload.uid);
         let uids = uids.filter(|_| scenario.readiness.is_some());
         let standing = uids.filter_map(|uid| Some((uid.clone(), model.standing_of(uid)?))).collect();
-        played.rounds.push(Round { at, evicted, cycles: settled.passes, standing });
+        played.rounds.push(Round { at, edits, evicted, cycles: settled.passes, standing });
         let holders = model.holders().keys().map(|uid| (uid.clone(), model.flavors_of(uid).to_vec()));
         played.holders.push(holders.collect());
         if !settled.at_rest {
@@ -89,8 +94,13 @@ fn begin_of(scenario: &Scenario, model: &Model, round: u32, before: Timestamp) -
     }
 }
 
-/// What happens at the beginning of a round, and who has to leave.
-fn begin_model_round(scenario: &Scenario, model: &mut Model, round: u32, at: Timestamp) -> Vec<Evicted> {
+/// What happens at the beginning of a round: who has to leave, and what an administrator changes.
+fn begin_model_round(
+    scenario: &Scenario,
+    model: &mut Model,
+    round: u32,
+    at: Timestamp,
+) -> (Vec<Evicted>, Vec<Edit>) {
     model.set_time(at);
     for (_, uid) in scenario.finishes.iter().filter(|(at, _)| *at == round) {
         model.finish(uid);
@@ -104,10 +114,13 @@ fn begin_model_round(scenario: &Scenario, model: &mut Model, round: u32, at: Tim
     for Said { uid, check, state, after_seconds, .. } in scenario.said_in(round) {
         model.answer(uid, check, Answer { state: *state, at, after_seconds: *after_seconds });
     }
+    let edits = scenario.edits_in(round).filter(|edit| !model.keeps_room_near(&edit.queue));
+    let edits: Vec<Edit> = edits.cloned().collect();
+    edits.iter().for_each(|edit| model.redefine(edit));
     for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
         model.add(workload.clone());
     }
-    model.begin_round()
+    (model.begin_round(), edits)
 }
 
 /// The engine with a clock, and an API that stores everything at once.
@@ -124,17 +137,17 @@ pub struct Driver {
     ready: BTreeSet<Uid>,
 }
 
-/// Plays a scenario with the engine. Rounds begin when they do on the other side.
+/// Plays a scenario with the engine. Rounds begin when they do on the other side, and an administrator changes the same.
 pub fn play_engine(
     scenario: &Scenario,
     rules: Rules,
-    begins: &[Timestamp],
+    begins: &[(Timestamp, &[Edit])],
 ) -> Result<(Played, Driver), String> {
     let mut driver = Driver::new(scenario, rules);
     let mut played = Played { at_rest: true, ..Played::default() };
     for round in 0..=scenario.last_round() {
-        let Some(at) = begins.get(round as usize).copied() else { break };
-        let evicted = driver.begin_round(scenario, round, at);
+        let Some((at, edits)) = begins.get(round as usize).copied() else { break };
+        let evicted = driver.begin_round(scenario, round, at, edits);
         let mut done = Round { at, evicted, ..Round::default() };
         driver.engine.reconsider();
         played.at_rest = driver.settle(&mut done.cycles)?;
@@ -157,6 +170,7 @@ impl Driver {
         let locals = setup.local_queues.iter().cloned().map(Event::LocalQueue);
         let namespaces = setup.namespaces.iter().cloned().map(Event::Namespace);
         let checks = setup.cluster_queues.iter().flat_map(|queue| &queue.admission_checks);
+        let checks = checks.chain(scenario.edits.iter().flat_map(|(_, edit)| &edit.checks));
         let checks = checks.map(|check| AdmissionCheck { name: check.name.clone(), active: true });
         let mut engine = Engine::with_rules(rules);
         engine.plant(scenario.planted);
@@ -188,7 +202,13 @@ impl Driver {
         }
     }
 
-    fn begin_round(&mut self, scenario: &Scenario, round: u32, at: Timestamp) -> Vec<Evicted> {
+    fn begin_round(
+        &mut self,
+        scenario: &Scenario,
+        round: u32,
+        at: Timestamp,
+        edits: &[Edit],
+    ) -> Vec<Evicted> {
         if self.has_jobs {
             (self.now, self.cycles) = (at, 0);
         }
@@ -207,6 +227,12 @@ impl Driver {
         }
         for said in scenario.said_in(round) {
             self.answer(said);
+        }
+        for Edit { queue, fallback, checks } in edits {
+            let Some(known) = self.engine.durable().cluster_queue(queue) else { continue };
+            let (fallback, admission_checks) = (fallback.clone(), checks.clone());
+            let changed = ClusterQueue { fallback, admission_checks, ..known.clone() };
+            self.engine.apply(Event::ClusterQueue(Box::new(changed)), self.now);
         }
         for (_, workload) in scenario.workloads.iter().filter(|(at, _)| *at == round) {
             self.add(workload);

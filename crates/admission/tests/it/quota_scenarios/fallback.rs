@@ -12,6 +12,7 @@ use super::generate::Scenario;
 use super::random::Random;
 use super::readiness;
 use crate::build;
+use crate::quota_model::Edit;
 
 /// In so many of a hundred scenarios flavors are given up.
 const SHARE: i64 = 45;
@@ -63,6 +64,26 @@ pub fn add(scenario: &mut Scenario, seed: u64) {
         if let State::Holding(reservation) = &mut workload.state {
             begin_with(&mut random, queue, reservation);
         }
+    }
+    add_edits(scenario, &mut random, rounds);
+}
+
+/// An administrator thinks again. What is drawn for that comes last, so that all else stays as it is.
+fn add_edits(scenario: &mut Scenario, random: &mut Random, rounds: u32) {
+    for round in 1..=rounds {
+        if !random.percent(25) {
+            continue;
+        }
+        let queue = random.one_of(&scenario.setup.cluster_queues);
+        let fallback = random.percent(75).then(|| strategy(random, &queue));
+        let checks = if random.percent(50) { checks(random, &queue) } else { Vec::new() };
+        let kept = random.one_of(&[0, 1, 2]);
+        let edit = Edit {
+            queue: queue.name.clone(),
+            fallback: if kept == 1 { queue.fallback.clone() } else { fallback },
+            checks: if kept == 2 { queue.admission_checks.clone() } else { checks },
+        };
+        scenario.edits.push((round, edit));
     }
 }
 

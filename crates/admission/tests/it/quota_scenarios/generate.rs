@@ -16,7 +16,7 @@ use super::fallback::{self, Said};
 use super::random::Random;
 use super::readiness::{self, Readiness};
 use crate::build;
-use crate::quota_model::{Model, Rules, Setup};
+use crate::quota_model::{Edit, Model, Rules, Setup};
 
 /// Rounds are 0 to this at most.
 const LAST_ROUND: i64 = 3;
@@ -32,6 +32,8 @@ pub struct Scenario {
     pub readiness: Option<Readiness>,
     /// What admission checks say.
     pub said: Vec<Said>,
+    /// What an administrator changes of rules and checks, and in which round.
+    pub edits: Vec<(u32, Edit)>,
     /// A mistake that the engine is to make.
     pub planted: Planted,
 }
@@ -56,7 +58,7 @@ impl Scenario {
 
     /// The same where nobody asks whether pods are ready, nor a check whether they may run.
     pub fn without_readiness(&self) -> Self {
-        let mut scenario = Self { readiness: None, said: Vec::new(), ..self.clone() };
+        let mut scenario = Self { readiness: None, said: vec![], edits: vec![], ..self.clone() };
         for queue in &mut scenario.setup.cluster_queues {
             (queue.fallback, queue.admission_checks) = (None, Vec::new());
         }
@@ -85,6 +87,11 @@ impl Scenario {
     /// What checks say in a round.
     pub fn said_in(&self, round: u32) -> impl Iterator<Item = &Said> {
         self.said.iter().filter(move |said| said.round == round)
+    }
+
+    /// What an administrator changes in a round.
+    pub fn edits_in(&self, round: u32) -> impl Iterator<Item = &Edit> {
+        self.edits.iter().filter(move |(at, _)| *at == round).map(|(_, edit)| edit)
     }
 
     /// Whom somebody activates or deactivates in a round.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use gangway_model::checks::RequiredCheck;
 use gangway_model::fallback::FallbackStrategy;
-use gangway_model::queues::{ClusterQueue, Quota, ResourceGroup};
+use gangway_model::queues::{Quota, ResourceGroup};
 use gangway_model::readiness::Timeouts;
 use gangway_model::workload::{State, Workload};
 
@@ -39,7 +40,7 @@ pub fn scenario(scenario: &Scenario) -> String {
                 queue.preemption,
                 queue.fungibility,
             ) + &timeouts(&queue.timeouts)
-                + &extras(queue),
+                + &extras(queue.fallback.as_ref(), &queue.admission_checks),
         );
     }
     for (round, workload) in &scenario.workloads {
@@ -52,6 +53,16 @@ pub fn scenario(scenario: &Scenario) -> String {
         let after = after_seconds.map(|seconds| format!(" after {seconds} s")).unwrap_or_default();
         line(&mut text, format!("round {round}: check {check} says {state}{after} of {uid}"));
     }
+    for (round, edit) in &scenario.edits {
+        line(
+            &mut text,
+            format!(
+                "round {round}: {} changes to{}",
+                edit.queue,
+                extras(edit.fallback.as_ref(), &edit.checks)
+            ),
+        );
+    }
     if let Some(readiness) = &scenario.readiness {
         self::readiness(&mut text, readiness);
     }
@@ -59,16 +70,16 @@ pub fn scenario(scenario: &Scenario) -> String {
 }
 
 /// When a queue gives up flavors, and which checks have to agree.
-fn extras(queue: &ClusterQueue) -> String {
+fn extras(strategy: Option<&FallbackStrategy>, checks: &[RequiredCheck]) -> String {
     let mut text = String::new();
-    if let Some(FallbackStrategy { failure_policy, rules }) = &queue.fallback {
+    if let Some(FallbackStrategy { failure_policy, rules }) = strategy {
         let _ = write!(text, "\n    {failure_policy:?}:");
         for rule in rules {
             let flavor = rule.flavor.as_ref().map_or("*", |flavor| flavor.as_str());
             let _ = write!(text, " {flavor} {} {:?};", rule.trigger, rule.timeout_seconds);
         }
     }
-    for check in &queue.admission_checks {
+    for check in checks {
         let _ = write!(text, "\n    check {} on {:?}", check.name, check.on_flavors);
     }
     text

@@ -114,6 +114,9 @@ fn simpler_readiness(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
 }
 
 fn simpler_fallback(scenario: &Scenario, step: &mut dyn FnMut(Change<'_>)) {
+    for index in 0..scenario.edits.len() {
+        step(&|next| drop(next.edits.remove(index)));
+    }
     for index in 0..scenario.said.len() {
         step(&|next| drop(next.said.remove(index)));
     }
