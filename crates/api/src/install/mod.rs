@@ -85,13 +85,16 @@ impl Settings {
     /// Why these settings do not go together, and what to try.
     pub fn contradiction(&self) -> Option<(String, String)> {
         if self.replicas > 1 && self.configuration.leader_election.is_none() {
-            let message =
-                format!("{} controllers would all decide: the configuration chooses none of them", self.replicas);
+            let message = format!(
+                "{} controllers would all decide: the configuration chooses none of them",
+                self.replicas
+            );
             let advice = "leaderElection: {leaderElect: true} in the configuration file, or --replicas 1";
             return Some((message, advice.to_owned()));
         }
         if self.configuration.health_address.is_none() {
-            let message = "the configuration serves no health, which the probes of the pods ask for".to_owned();
+            let message =
+                "the configuration serves no health, which the probes of the pods ask for".to_owned();
             let advice = "health: {healthProbeBindAddress: \":8081\"} in the configuration file";
             return Some((message, advice.to_owned()));
         }
@@ -132,14 +135,8 @@ pub enum Stage {
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Namespace,
-        Self::Definitions,
-        Self::Rights,
-        Self::Configuration,
-        Self::Policies,
-        Self::Parts,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Namespace, Self::Definitions, Self::Rights, Self::Configuration, Self::Policies, Self::Parts];
 
     /// The file of the kustomize base.
     fn file(self) -> &'static str {
@@ -224,10 +221,8 @@ pub fn objects(settings: &Settings) -> Vec<Object> {
     let mut all = vec![Object::new(Stage::Namespace, &namespace(settings))];
     all.extend(definitions().iter().map(|crd| Object::new(Stage::Definitions, crd)));
     for part in parts::installed(settings) {
-        let account = ServiceAccount {
-            metadata: metadata(settings, part, part),
-            ..ServiceAccount::default()
-        };
+        let account =
+            ServiceAccount { metadata: metadata(settings, part, part), ..ServiceAccount::default() };
         all.push(Object::new(Stage::Rights, &account));
         all.extend(rights::objects(settings, part));
         all.push(Object::new(Stage::Configuration, &configuration(settings, part)));

@@ -3,8 +3,9 @@
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy};
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, HTTPGetAction, PodAffinityTerm,
-    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
-    SecurityContext, Service, ServicePort, ServiceSpec, Volume, VolumeMount, WeightedPodAffinityTerm,
+    PodAntiAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,
+    SeccompProfile, SecurityContext, Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+    WeightedPodAffinityTerm,
 };
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -295,7 +296,9 @@ mod tests {
         let ports = |settings: &Settings| {
             let container = &deployed(settings, CONTROLLER)["spec"]["template"]["spec"]["containers"][0];
             let ports = container["ports"].as_array().unwrap().iter();
-            ports.map(|port| (port["name"].to_string(), port["containerPort"].as_i64().unwrap())).collect::<Vec<_>>()
+            ports
+                .map(|port| (port["name"].to_string(), port["containerPort"].as_i64().unwrap()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(ports(&settings), [("\"metrics\"".to_owned(), 8443), ("\"health\"".to_owned(), 8081)]);
         settings.configuration.metrics_address = None;

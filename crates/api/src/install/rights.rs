@@ -61,7 +61,14 @@ const UNSUPPORTED: &str = "to warn objects with a queue name whose kind is not s
 
 /// Every right.
 pub const RIGHTS: &[Right] = &[
-    right(CONTROLLER, "", &["namespaces"], WATCH, Which::All, "labels of namespaces decide which Jobs are managed and may use a queue"),
+    right(
+        CONTROLLER,
+        "",
+        &["namespaces"],
+        WATCH,
+        Which::All,
+        "labels of namespaces decide which Jobs are managed and may use a queue",
+    ),
     right(
         CONTROLLER,
         "",
@@ -70,9 +77,23 @@ pub const RIGHTS: &[Right] = &[
         Which::All,
         "metadata of started pods tells when the quota of a deleted Job is free; to warn pods that queue for themselves",
     ),
-    right(CONTROLLER, "", &["events"], &["create"], Which::All, "what happened to Jobs, Workloads and queues is told in Events"),
+    right(
+        CONTROLLER,
+        "",
+        &["events"],
+        &["create"],
+        Which::All,
+        "what happened to Jobs, Workloads and queues is told in Events",
+    ),
     right(CONTROLLER, "batch", &["jobs"], WATCH, Which::All, "Jobs are what is queued"),
-    right(CONTROLLER, "batch", &["jobs"], &["get"], Which::All, "before a Workload ends for lack of its Job, the Job is looked for once more"),
+    right(
+        CONTROLLER,
+        "batch",
+        &["jobs"],
+        &["get"],
+        Which::All,
+        "before a Workload ends for lack of its Job, the Job is looked for once more",
+    ),
     right(CONTROLLER, "batch", &["jobs"], &["patch"], Which::All, "to start and to suspend Jobs"),
     right(
         CONTROLLER,
@@ -91,7 +112,14 @@ pub const RIGHTS: &[Right] = &[
         "a Workload blocks the deletion of its Job, which the admission plugin OwnerReferencesPermissionEnforcement (on in OpenShift) asks \
          for",
     ),
-    right(CONTROLLER, "scheduling.k8s.io", &["priorityclasses"], WATCH, Which::All, "the priority of a Job may come from its pods"),
+    right(
+        CONTROLLER,
+        "scheduling.k8s.io",
+        &["priorityclasses"],
+        WATCH,
+        Which::All,
+        "the priority of a Job may come from its pods",
+    ),
     right(
         CONTROLLER,
         GROUP,
@@ -116,14 +144,7 @@ pub const RIGHTS: &[Right] = &[
         Which::All,
         "a Job has one Workload, which follows the Job, is deactivated, and goes when it no longer describes the Job",
     ),
-    right(
-        CONTROLLER,
-        GROUP,
-        &["workloads/status"],
-        &["patch"],
-        Which::All,
-        "decisions",
-    ),
+    right(CONTROLLER, GROUP, &["workloads/status"], &["patch"], Which::All, "decisions"),
     right(
         CONTROLLER,
         GROUP,
@@ -163,18 +184,67 @@ pub const RIGHTS: &[Right] = &[
         Which::Named(&[policies::DEFAULT_QUEUE, policies::JOB_RULES, policies::SUSPEND]),
         "the admission policies follow the configuration",
     ),
-    right(CONTROLLER, LEASES, &["leases"], &["create"], Which::NewLease, "one of several controllers is chosen"),
-    right(CONTROLLER, LEASES, &["leases"], &["get", "update"], Which::Lease, "one of several controllers is chosen"),
+    right(
+        CONTROLLER,
+        LEASES,
+        &["leases"],
+        &["create"],
+        Which::NewLease,
+        "one of several controllers is chosen",
+    ),
+    right(
+        CONTROLLER,
+        LEASES,
+        &["leases"],
+        &["get", "update"],
+        Which::Lease,
+        "one of several controllers is chosen",
+    ),
     right(SCHEDULER, "", &["pods"], WATCH, Which::All, "what is placed, and what is already there"),
-    right(SCHEDULER, "", &["pods"], &["get"], Which::All, "whether a binding landed whose answer got lost, and whether a victim is still there"),
+    right(
+        SCHEDULER,
+        "",
+        &["pods"],
+        &["get"],
+        Which::All,
+        "whether a binding landed whose answer got lost, and whether a victim is still there",
+    ),
     right(SCHEDULER, "", &["pods"], &["delete"], Which::All, "victims of preemption"),
     right(SCHEDULER, "", &["pods/binding"], &["create"], Which::All, "to put a pod on a node"),
-    right(SCHEDULER, "", &["pods/status"], &["patch"], Which::All, "why a pod waits, which node is kept for it, and who was preempted"),
+    right(
+        SCHEDULER,
+        "",
+        &["pods/status"],
+        &["patch"],
+        Which::All,
+        "why a pod waits, which node is kept for it, and who was preempted",
+    ),
     right(SCHEDULER, "", &["nodes"], WATCH, Which::All, "where pods may be placed"),
     right(SCHEDULER, "policy", &["poddisruptionbudgets"], WATCH, Which::All, "who should not be preempted"),
-    right(SCHEDULER, "events.k8s.io", &["events"], &["create"], Which::All, "what happened to pods is told in Events"),
-    right(SCHEDULER, LEASES, &["leases"], &["create"], Which::NewLease, "one of several schedulers is chosen"),
-    right(SCHEDULER, LEASES, &["leases"], &["get", "update"], Which::Lease, "one of several schedulers is chosen"),
+    right(
+        SCHEDULER,
+        "events.k8s.io",
+        &["events"],
+        &["create"],
+        Which::All,
+        "what happened to pods is told in Events",
+    ),
+    right(
+        SCHEDULER,
+        LEASES,
+        &["leases"],
+        &["create"],
+        Which::NewLease,
+        "one of several schedulers is chosen",
+    ),
+    right(
+        SCHEDULER,
+        LEASES,
+        &["leases"],
+        &["get", "update"],
+        Which::Lease,
+        "one of several schedulers is chosen",
+    ),
 ];
 
 /// The Lease of a part: its namespace and name; none if nobody is chosen.
@@ -262,12 +332,13 @@ pub fn page() -> String {
          This page is written by `gangway rights > docs/rights.md`; a test holds it equal to the roles.\n",
     );
     for part in [CONTROLLER, SCHEDULER] {
-        page.push_str(&format!("\n## {part}\n\n| API group | resources | verbs | which | why |\n|---|---|---|---|---|\n"));
+        page.push_str(&format!(
+            "\n## {part}\n\n| API group | resources | verbs | which | why |\n|---|---|---|---|---|\n"
+        ));
         for right in RIGHTS.iter().filter(|right| right.part == part) {
             let group = if right.group.is_empty() { "core".to_owned() } else { format!("`{}`", right.group) };
-            let list = |texts: &[&str]| {
-                texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ")
-            };
+            let list =
+                |texts: &[&str]| texts.iter().map(|text| format!("`{text}`")).collect::<Vec<_>>().join(", ");
             let which = match right.which {
                 Which::All => "all".to_owned(),
                 Which::AllOfOlder => "all, before Kubernetes 1.36".to_owned(),

@@ -140,9 +140,7 @@ const NAME_LENGTH_MAX: usize = 253;
 
 fn is_alphanumeric(text: &str, more: &str, upper: bool) -> bool {
     let is_end = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || (upper && c.is_ascii_uppercase());
-    text.starts_with(is_end)
-        && text.ends_with(is_end)
-        && text.chars().all(|c| is_end(c) || more.contains(c))
+    text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(|c| is_end(c) || more.contains(c))
 }
 
 /// A DNS subdomain, as names of objects are.
@@ -167,9 +165,8 @@ const COUNT: &str = "^[1-9][0-9]{0,8}$";
 /// The names that the rules use, and what they stand for; a later one may use earlier ones.
 pub fn variables() -> Vec<(&'static str, String)> {
     let texts = |of: &str, field: &str| format!("has({of}.{field}) ? {of}.{field} : {{}}");
-    let old_texts = |field: &str| {
-        format!("oldObject != null && has(oldObject.{field}) ? oldObject.{field} : {{}}")
-    };
+    let old_texts =
+        |field: &str| format!("oldObject != null && has(oldObject.{field}) ? oldObject.{field} : {{}}");
     let suspended = |of: &str| format!("has({of}.spec.suspend) && {of}.spec.suspend");
     vec![
         ("isCreation", "oldObject == null".to_owned()),
@@ -278,7 +275,12 @@ fn queue_rules() -> Vec<Rule> {
             cel: format!(
                 "({}) && ({})",
                 valid("labels", PREBUILT, &same_label(PREBUILT), &subdomain("labels", PREBUILT)),
-                valid("annotations", PREBUILT, &same_annotation(PREBUILT), &subdomain("annotations", PREBUILT)),
+                valid(
+                    "annotations",
+                    PREBUILT,
+                    &same_annotation(PREBUILT),
+                    &subdomain("annotations", PREBUILT)
+                ),
             ),
             is_kept: |job| {
                 is_valid(labels(job.new), PREBUILT, job.has_same_label(PREBUILT), is_subdomain)
@@ -431,9 +433,8 @@ fn size_rules() -> Vec<Rule> {
                 ),
             ),
             is_kept: |job| {
-                let is_less = |text: &str| {
-                    is_count(text) && text.parse::<i64>().is_ok_and(|least| least < job.pods())
-                };
+                let is_less =
+                    |text: &str| is_count(text) && text.parse::<i64>().is_ok_and(|least| least < job.pods());
                 job.has_same_annotation(LEAST)
                     || annotations(job.new)
                         .get(LEAST)
@@ -471,7 +472,8 @@ fn size_rules() -> Vec<Rule> {
                 ),
             ),
             is_kept: |job| {
-                let is_indexed = job.new.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed");
+                let is_indexed =
+                    job.new.pointer("/spec/completionMode").and_then(Value::as_str) == Some("Indexed");
                 let is_equal = is_indexed && job.completions() == Some(job.parallelism());
                 (job.has_same_annotation(EQUAL) && job.has_same_size())
                     || match annotations(job.new).get(EQUAL) {

@@ -8,10 +8,11 @@
 mod job_rules;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    ApplyConfiguration, MatchCondition, MatchResources, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding,
-    MutatingAdmissionPolicyBindingSpec, MutatingAdmissionPolicySpec, Mutation, NamedRuleWithOperations, ParamKind,
-    ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
-    ValidatingAdmissionPolicySpec, Validation, Variable,
+    ApplyConfiguration, MatchCondition, MatchResources, MutatingAdmissionPolicy,
+    MutatingAdmissionPolicyBinding, MutatingAdmissionPolicyBindingSpec, MutatingAdmissionPolicySpec,
+    Mutation, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+    Validation, Variable,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta};
 use serde_json::Value;
@@ -133,7 +134,9 @@ fn has_no_managed_owner() -> MatchCondition {
 }
 
 fn queue() -> String {
-    format!("has(object.metadata.labels) && '{QUEUE_NAME_LABEL}' in object.metadata.labels && object.metadata.labels['{QUEUE_NAME_LABEL}'] != ''")
+    format!(
+        "has(object.metadata.labels) && '{QUEUE_NAME_LABEL}' in object.metadata.labels && object.metadata.labels['{QUEUE_NAME_LABEL}'] != ''"
+    )
 }
 
 fn mutation(expression: String) -> Option<Vec<Mutation>> {
@@ -195,4 +198,3 @@ fn rules_spec(configuration: &Configuration) -> ValidatingAdmissionPolicySpec {
         ..ValidatingAdmissionPolicySpec::default()
     }
 }
-

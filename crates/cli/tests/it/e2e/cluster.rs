@@ -61,11 +61,17 @@ struct Parts {
 impl Cluster {
     /// Starts the control plane alone.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more options.
+    pub fn start_with(options: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir().context("make a directory for the control plane")?;
         let output = Command::new(control_plane())
             .arg("start")
             .arg(directory.path())
             .arg("--audit")
+            .args(options)
             .stderr(Stdio::inherit())
             .output()
             .with_context(|| format!("run {}", control_plane().display()))?;
@@ -83,11 +89,26 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Installs the CRDs and starts Gangway's parts.
-    pub async fn open(&self) -> Result<World> {
+    /// Where its files are.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// With which its administrator reaches it.
+    pub fn kubeconfig(&self) -> &PathBuf {
+        &self.parts.kubeconfig
+    }
+
+    /// A client of its administrator.
+    pub async fn client(&self) -> Result<Client> {
         let config = Kubeconfig::read_from(&self.parts.kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config)?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Installs the CRDs and starts Gangway's parts.
+    pub async fn open(&self) -> Result<World> {
+        let client = self.client().await?;
         install_crds(&client, crds()?).await?;
         *self.parts.client.borrow_mut() = Some(client.clone());
         for (name, _) in PARTS {

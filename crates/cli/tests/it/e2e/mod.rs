@@ -6,7 +6,7 @@
 
 mod audit;
 mod clock;
-mod cluster;
+pub mod cluster;
 mod embedded;
 mod kinds;
 mod objects;
@@ -15,7 +15,7 @@ mod report;
 mod scenarios;
 mod scene;
 mod steps;
-mod world;
+pub mod world;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,0 +1,204 @@
+//! Gangway works with nothing but the rights that were installed.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use gangway_api::install::{RIGHTS, Which};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use kube::config::Kubeconfig;
+use serde_json::{Value, json};
+
+use super::stage::{CLUSTER_QUEUE, CONFIG_MAP, FLAVOR, JOB, LEASE, LOCAL_QUEUE, MUTATING, Stage, WORKLOAD};
+
+const OURS: &str = "gangway-system";
+
+pub async fn play(stage: &Stage, round: &str) -> Result<()> {
+    let controller = kubeconfig(stage, "gangway-controller").await?;
+    let scheduler = kubeconfig(stage, "gangway-scheduler").await?;
+    let config = configuration(stage, "gangway-controller").await?;
+    stage.start("controller", &["controller", "--config", &config], Some(&controller))?;
+    let config = configuration(stage, "gangway-scheduler").await?;
+    stage.start("scheduler", &["scheduler", "--config", &config], Some(&scheduler))?;
+    stage.start("node", &["node", "--fake", "count=1,cpu=100"], None)?;
+    stage
+        .until("the controller knows that the policies are in force", async || {
+            Ok(stage.said("controller").contains("the admission policies are in force"))
+        })
+        .await?;
+    jobs(stage, round).await?;
+    policies_follow(stage).await?;
+    leases(stage).await?;
+    stage.stop_parts()?;
+    for part in ["controller", "scheduler"] {
+        let said = stage.said(part);
+        ensure!(!said.to_lowercase().contains("forbidden"), "rights are missing:\n{said}");
+    }
+    every_right_was_used(stage)
+}
+
+/// A kubeconfig with nothing but the token of a service account.
+async fn kubeconfig(stage: &Stage, account: &str) -> Result<PathBuf> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), OURS);
+    let request = TokenRequest {
+        spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+        ..TokenRequest::default()
+    };
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
+    let token = answer.status.context("a token")?.token;
+    let mut config = serde_json::to_value(Kubeconfig::read_from(stage.kubeconfig())?)?;
+    for user in config["users"].as_array_mut().into_iter().flatten() {
+        user["user"] = json!({"token": token});
+    }
+    stage.file(&format!("{account}.kubeconfig"), &config.to_string())
+}
+
+/// The configuration file that was installed, with ports that are free here.
+async fn configuration(stage: &Stage, part: &str) -> Result<String> {
+    let map = stage.get(CONFIG_MAP, OURS, part).await?.context("a ConfigMap")?;
+    let text = map["data"]["gangway.yaml"].as_str().context("a configuration")?;
+    let text = text.replace(":8443", "127.0.0.1:0").replace(":8081", "127.0.0.1:0");
+    Ok(stage.file(&format!("{part}.yaml"), &text)?.display().to_string())
+}
+
+fn job(name: &str, queue: &str, run_for: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"backoffLimit": 0, "template": {
+            "metadata": {"annotations": {"fake.gangway.dev/run-for": run_for}},
+            "spec": {"schedulerName": "gangway", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": "host", "command": ["true"],
+                    "resources": {"requests": {"cpu": "1"}}}]},
+        }},
+    })
+}
+
+async fn queues(stage: &Stage, round: &str) -> Result<()> {
+    let object = |(version, kind): (&str, &str), name: &str, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    stage.create(FLAVOR, "", object(FLAVOR, round, json!({}))).await?;
+    let flavor = json!({"name": round, "resources": [{"name": "cpu", "nominalQuota": 1}]});
+    let spec = json!({"namespaceSelector": {}, "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [flavor]}]});
+    stage.create(CLUSTER_QUEUE, "", object(CLUSTER_QUEUE, round, spec)).await?;
+    stage.create(LOCAL_QUEUE, "work", object(LOCAL_QUEUE, round, json!({"clusterQueue": round}))).await?;
+    Ok(())
+}
+
+async fn jobs(stage: &Stage, round: &str) -> Result<()> {
+    queues(stage, round).await?;
+    let name = |name: &str| format!("{name}-{round}");
+    let of = |kind: &'static str| {
+        move |job: &Value| {
+            let conditions = job["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| all.iter().any(|c| c["type"] == kind && c["status"] == "True"))
+        }
+    };
+    let job_is = async |name: String, what: &str, is: &dyn Fn(&Value) -> bool| {
+        stage
+            .until(&format!("Job {name} {what}"), async || {
+                Ok(stage.get(JOB, "work", &name).await?.is_some_and(|job| is(&job)))
+            })
+            .await
+    };
+    stage.create(JOB, "work", job(&name("short"), round, "1s")).await?;
+    job_is(name("short"), "completes", &of("Complete")).await?;
+    // One that runs and is told to leave, one that waits for its place, one that is changed while it waits.
+    stage.create(JOB, "work", job(&name("long"), round, "forever")).await?;
+    job_is(name("long"), "starts", &|job| job["spec"]["suspend"] == false).await?;
+    stage.create(JOB, "work", job(&name("next"), round, "1s")).await?;
+    let workload = workload_of(stage, &name("long")).await?;
+    stage.merge(WORKLOAD, "work", &workload, &json!({"spec": {"active": false}})).await?;
+    job_is(name("long"), "is suspended", &|job| job["spec"]["suspend"] == true).await?;
+    job_is(name("next"), "completes", &of("Complete")).await?;
+    stage.api(JOB, "work").delete(&name("long"), &DeleteParams::background()).await?;
+    stage
+        .until("the Workload of a deleted Job is gone", async || {
+            Ok(stage.get(WORKLOAD, "work", &workload).await?.is_none())
+        })
+        .await
+}
+
+async fn workload_of(stage: &Stage, job: &str) -> Result<String> {
+    let job = stage.get(JOB, "work", job).await?.context("the Job")?;
+    let all = stage.api(WORKLOAD, "work").list(&Default::default()).await?;
+    let owned = all.items.into_iter().find(|workload| {
+        let owners = workload.metadata.owner_references.iter().flatten();
+        owners.into_iter().any(|owner| job["metadata"]["uid"] == owner.uid.as_str())
+    });
+    owned.and_then(|workload| workload.metadata.name).context("its Workload")
+}
+
+/// What somebody changes in a policy is put right again.
+async fn policies_follow(stage: &Stage) -> Result<()> {
+    let name = "gangway-suspend-jobs";
+    let before = stage.get(MUTATING, "", name).await?.context("the policy")?["spec"].clone();
+    let harmless = json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}});
+    stage.merge(MUTATING, "", name, &harmless).await?;
+    stage
+        .until("the policy is as before", async || {
+            Ok(stage.get(MUTATING, "", name).await?.is_some_and(|policy| policy["spec"] == before))
+        })
+        .await
+}
+
+async fn leases(stage: &Stage) -> Result<()> {
+    for name in ["gangway-controller", "gangway-scheduler"] {
+        let lease = stage.get(LEASE, OURS, name).await?.with_context(|| format!("Lease {name}"))?;
+        ensure!(!lease["spec"]["holderIdentity"].is_null(), "{lease}");
+    }
+    Ok(())
+}
+
+/// Rights for what does not happen here: errors, victims, other clusters' kinds.
+const NOT_SEEN_HERE: &[(&str, &str, &str)] = &[
+    ("gangway-controller", "jobs", "get"),
+    ("gangway-controller", "jobs/finalizers", "update"),
+    ("gangway-controller", "workloads", "delete"),
+    ("gangway-scheduler", "pods", "get"),
+    ("gangway-scheduler", "pods", "delete"),
+    ("gangway-scheduler", "pods/status", "patch"),
+];
+
+/// The log of requests shows that nothing is allowed that nobody does.
+fn every_right_was_used(stage: &Stage) -> Result<()> {
+    let mut used = BTreeSet::new();
+    for line in std::fs::read_to_string(stage.audit_log())?.lines() {
+        let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+        let user = entry["user"]["username"].as_str().unwrap_or_default();
+        let Some(part) = user.strip_prefix("system:serviceaccount:gangway-system:") else { continue };
+        let text = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default();
+        let resource = match text("subresource") {
+            "" => text("resource").to_owned(),
+            subresource => format!("{}/{subresource}", text("resource")),
+        };
+        used.insert((
+            part.to_owned(),
+            text("apiGroup").to_owned(),
+            resource,
+            entry["verb"].as_str().unwrap_or_default().to_owned(),
+        ));
+    }
+    let mut unused = Vec::new();
+    let served = |group: &str| {
+        !group.contains('.')
+            || group.ends_with("k8s.io")
+                && !group.starts_with("jobset.")
+                && !group.starts_with("leaderworkerset.")
+                && !group.starts_with("sparkoperator.")
+    };
+    for right in RIGHTS.iter().filter(|right| served(right.group) && right.which != Which::AllOfOlder) {
+        for (resource, verb) in right.resources.iter().flat_map(|r| right.verbs.iter().map(move |v| (*r, *v)))
+        {
+            let one = (right.part.to_owned(), right.group.to_owned(), resource.to_owned(), verb.to_owned());
+            if !used.contains(&one) && !NOT_SEEN_HERE.contains(&(right.part, resource, verb)) {
+                unused.push(format!("{} {verb} {resource} of {:?}", right.part, right.group));
+            }
+        }
+    }
+    ensure!(unused.is_empty(), "nobody uses these rights:\n{}", unused.join("\n"));
+    Ok(())
+}
