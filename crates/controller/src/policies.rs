@@ -144,19 +144,8 @@ struct Keeper {
 
 impl Keeper {
     fn new(client: Client, configuration: &Configuration) -> Self {
-        let mut wanted = BTreeMap::new();
-        for object in policies::objects(configuration) {
-            let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
-            // mutatingadmissionpolicy is the beginning of both, up to its last letter.
-            let is_binding = kind.ends_with("binding");
-            let stem = kind.trim_end_matches("binding").trim_end_matches('y');
-            let plural =
-                |plural: &&&str| plural.starts_with(stem) && plural.ends_with("bindings") == is_binding;
-            let Some(kind) = policies::PLURALS.iter().position(|name| plural(&name)) else { continue };
-            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            wanted.insert((kind, name), object);
-        }
         let indexes = policies::PLURALS.iter().map(|_| Index::new("watching admission policies")).collect();
+        let wanted = wanted(configuration);
         Self { client, wanted, found: BTreeMap::new(), indexes, given_up: BTreeMap::new() }
     }
 
@@ -224,6 +213,23 @@ impl Keeper {
     }
 }
 
+/// What a configuration wants.
+fn wanted(configuration: &Configuration) -> BTreeMap<Key, Value> {
+    let mut wanted = BTreeMap::new();
+    for object in policies::objects(configuration) {
+        let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
+        // The kinds of a policy and of its binding begin alike, up to the last letter of the policy's.
+        let is_binding = kind.ends_with("binding");
+        let stem = kind.trim_end_matches("binding").trim_end_matches('y');
+        let is_plural =
+            |plural: &&str| plural.starts_with(stem) && plural.ends_with("bindings") == is_binding;
+        let Some(kind) = policies::PLURALS.iter().position(is_plural) else { continue };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        wanted.insert((kind, name), object);
+    }
+    wanted
+}
+
 /// Whether a later version of Gangway wrote it, which knows better.
 fn is_newer(object: &DynamicObject) -> bool {
     let numbers =
@@ -259,12 +265,11 @@ mod tests {
 
     #[test]
     fn every_object_has_its_kind() {
-        let client = gangway_apiserver::ApiServer::builder().build().client();
-        let keeper = Keeper::new(client, &Configuration::default());
-        assert_eq!(keeper.wanted.len(), policies::objects(&Configuration::default()).len());
+        let wanted = wanted(&Configuration::default());
+        assert_eq!(wanted.len(), policies::objects(&Configuration::default()).len());
         for (kind, names) in policies::NAMES.iter().enumerate() {
             for name in *names {
-                assert!(keeper.wanted.contains_key(&(kind, (*name).to_owned())), "{name}");
+                assert!(wanted.contains_key(&(kind, (*name).to_owned())), "{name}");
             }
         }
     }

@@ -239,6 +239,7 @@ pub fn rules() -> Vec<Rule> {
     rules.extend(label_rules());
     rules.extend(gate_rules());
     rules.extend(size_rules());
+    rules.extend(completion_rules());
     rules
 }
 
@@ -457,6 +458,11 @@ fn size_rules() -> Vec<Rule> {
                     || before == Some(job.parallelism())
             },
         },
+    ]
+}
+
+fn completion_rules() -> Vec<Rule> {
+    vec![
         Rule {
             name: "equal-completions-are-equal",
             message: "annotation kueue.x-k8s.io/job-completions-equal-parallelism: must be true or false; with true the Job has to be \

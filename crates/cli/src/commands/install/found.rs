@@ -35,12 +35,12 @@ impl Found {
         let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), &namespace);
         let map = maps.get_opt(CONTROLLER).await;
         let map = map.map_err(|error| api_failure("read the configuration that is there", &error))?;
-        let spec = controller.spec.as_ref();
-        let pod = spec.and_then(|spec| spec.template.spec.as_ref());
+        let spec = &controller.spec;
+        let pod = spec.template.spec.as_ref();
         let image = pod.and_then(|pod| pod.containers.first()).and_then(|container| container.image.clone());
         let monitors = cluster.ours(&kind("monitoring.coreos.com/v1", "ServiceMonitor")).await?;
         Ok(Some(Self {
-            replicas: spec.and_then(|spec| spec.replicas).unwrap_or(1),
+            replicas: spec.replicas.unwrap_or(1),
             image: image.unwrap_or_default(),
             scheduler: parts.iter().any(|part| is_part(&part, SCHEDULER)),
             service_monitor: !monitors.is_empty(),

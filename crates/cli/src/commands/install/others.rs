@@ -251,18 +251,12 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 
     fn lease(holder: &str, renewed_seconds_ago: i64, duration: i32) -> Lease {
-        let time = jiff_text(NOW.as_seconds() - renewed_seconds_ago);
+        let time = gangway_api::time::to_api_micro(NOW.plus_seconds(-renewed_seconds_ago));
         serde_json::from_value(json!({
             "metadata": {"name": KUEUE_LEASE, "namespace": "kueue-system"},
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": duration, "renewTime": time},
         }))
         .unwrap()
-    }
-
-    /// Seconds since 1970 as an API writes them; the tests stay within one minute before 22:13:20.
-    fn jiff_text(seconds: i64) -> String {
-        let of_day = seconds.rem_euclid(86_400);
-        format!("2023-11-14T{:02}:{:02}:{:02}.000000Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
     }
 
     #[test]

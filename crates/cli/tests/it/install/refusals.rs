@@ -1,7 +1,6 @@
 //! Where another system is at work nothing is installed, unless it is taken over.
 
 use anyhow::{Result, ensure};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
 
 use super::stage::{CLUSTER_QUEUE, CRD, DEPLOYMENT, LEASE, NAMESPACE, Stage, WEBHOOKS};
@@ -35,30 +34,8 @@ async fn is_refused(stage: &Stage, arguments: &[&str], because: &str) -> Result<
 
 /// So many seconds ago, as an API writes it.
 fn ago(seconds: i64) -> Result<Value> {
-    let seconds = SystemClock.now().as_seconds() - seconds;
-    let parsed: MicroTime = serde_json::from_value(json!("2026-01-01T00:00:00.000000Z"))?;
-    let elapsed = seconds - parsed.0.as_second();
-    let days = 20_454 + elapsed.div_euclid(86_400);
-    Ok(json!(text_of(days, elapsed.rem_euclid(86_400))))
-}
-
-/// A time of a day, counted from 1970.
-fn text_of(days: i64, second: i64) -> String {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.000000Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let then = SystemClock.now().plus_seconds(-seconds);
+    Ok(serde_json::to_value(gangway_api::time::to_api_micro(then))?)
 }
 
 async fn live_lease(stage: &Stage) -> Result<()> {

@@ -44,7 +44,7 @@ pub async fn play(stage: &Stage, round: &str) -> Result<()> {
 async fn kubeconfig(stage: &Stage, account: &str) -> Result<PathBuf> {
     let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), OURS);
     let request = TokenRequest {
-        spec: TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() },
+        spec: Some(TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() }),
         ..TokenRequest::default()
     };
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
