@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;
 
 use super::{COMPONENT_LABEL, CONFIGURATION_KEY, Object, Settings, Stage, labels, metadata};
+use crate::names::SCHEDULER_NAME;
 
 /// The name of everything that is of the controller.
 pub const CONTROLLER: &str = "gangway-controller";
@@ -39,7 +40,8 @@ pub(super) fn scheduler_configuration(settings: &Settings) -> String {
         "# The configuration of the pod scheduler. `gangway config show --scheduler` prints every setting.\n\
          apiVersion: kubescheduler.config.k8s.io/v1\n\
          kind: KubeSchedulerConfiguration\n\
-         leaderElection: {{leaderElect: true, resourceNamespace: {}, resourceName: {SCHEDULER}}}\n",
+         leaderElection: {{leaderElect: true, resourceNamespace: {}, resourceName: {SCHEDULER}}}\n\
+         profiles: [{{schedulerName: {SCHEDULER_NAME}}}]\n",
         settings.namespace
     )
 }
@@ -311,6 +313,8 @@ mod tests {
         let settings = Settings::new("here").unwrap();
         let text = scheduler_configuration(&settings);
         let read = crate::scheduler_config::load("scheduler.yaml", &text).unwrap();
+        let names: Vec<&str> = read.settings.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
+        assert_eq!(names, [SCHEDULER_NAME]);
         let election = read.leader_election.unwrap();
         assert_eq!((election.namespace.as_str(), election.name.as_str()), ("here", SCHEDULER));
     }

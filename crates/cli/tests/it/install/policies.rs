@@ -46,6 +46,7 @@ fn job(name: &str, patch: &Value) -> Result<Value> {
 
 fn name_of(case: &Value, round: &str) -> String {
     let name = case["name"].as_str().unwrap_or_default();
+    let name = name.to_ascii_lowercase();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let round = if case["earlier"] == true { "earlier" } else { round };
     format!("{}-{round}", name.chars().take(40).collect::<String>().trim_end_matches('-'))
