@@ -83,7 +83,9 @@ pub async fn keep(client: Client, configuration: Configuration, tell: impl Fn(&S
             }
             Err(why) => Standing::Unknown(why),
         };
-        if told.as_ref() != Some(&standing) {
+        // Each kind is refused in words of its own; once is enough.
+        let still_unknown = matches!((&told, &standing), (Some(Standing::Unknown(_)), Standing::Unknown(_)));
+        if told.as_ref() != Some(&standing) && !still_unknown {
             tell(&standing);
             told = Some(standing);
         }

@@ -12,7 +12,9 @@ use kube::api::{DeleteParams, PostParams};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
-use super::stage::{CLUSTER_QUEUE, CONFIG_MAP, FLAVOR, JOB, LEASE, LOCAL_QUEUE, MUTATING, Stage, WORKLOAD};
+use super::stage::{
+    CLUSTER_QUEUE, CONFIG_MAP, FLAVOR, JOB, LEASE, LOCAL_QUEUE, MUTATING, Stage, VALIDATING, WORKLOAD,
+};
 
 const OURS: &str = "gangway-system";
 
@@ -110,6 +112,9 @@ async fn jobs(stage: &Stage, round: &str) -> Result<()> {
     stage.create(JOB, "work", job(&name("long"), round, "forever")).await?;
     job_is(name("long"), "starts", &|job| job["spec"]["suspend"] == false).await?;
     stage.create(JOB, "work", job(&name("next"), round, "1s")).await?;
+    stage.until("the next one waits", async || Ok(workload_of(stage, &name("next")).await.is_ok())).await?;
+    let label = json!({"spec": {"template": {"metadata": {"labels": {"changed": "yes"}}}}});
+    stage.merge(JOB, "work", &name("next"), &label).await?;
     let workload = workload_of(stage, &name("long")).await?;
     stage.merge(WORKLOAD, "work", &workload, &json!({"spec": {"active": false}})).await?;
     job_is(name("long"), "is suspended", &|job| job["spec"]["suspend"] == true).await?;
@@ -134,15 +139,17 @@ async fn workload_of(stage: &Stage, job: &str) -> Result<String> {
 
 /// What somebody changes in a policy is put right again.
 async fn policies_follow(stage: &Stage) -> Result<()> {
-    let name = "gangway-suspend-jobs";
-    let before = stage.get(MUTATING, "", name).await?.context("the policy")?["spec"].clone();
-    let harmless = json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}});
-    stage.merge(MUTATING, "", name, &harmless).await?;
-    stage
-        .until("the policy is as before", async || {
-            Ok(stage.get(MUTATING, "", name).await?.is_some_and(|policy| policy["spec"] == before))
-        })
-        .await
+    let never = json!({"spec": {"matchConditions": [{"name": "never", "expression": "false"}]}});
+    for (kind, name) in [(MUTATING, "gangway-suspend-jobs"), (VALIDATING, "gangway-job-rules")] {
+        let before = stage.get(kind, "", name).await?.context("the policy")?["spec"].clone();
+        stage.merge(kind, "", name, &never).await?;
+        stage
+            .until(&format!("{name} is as before"), async || {
+                Ok(stage.get(kind, "", name).await?.is_some_and(|policy| policy["spec"] == before))
+            })
+            .await?;
+    }
+    Ok(())
 }
 
 async fn leases(stage: &Stage) -> Result<()> {
