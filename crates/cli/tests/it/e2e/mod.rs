@@ -55,6 +55,8 @@ fn cluster() {
         run_all(&world).await
     });
     assert!(passed, "scenarios failed on a real API server\n{}", cluster.logs());
+    let missing = cluster.missing_rights();
+    assert!(missing.is_empty(), "the installed rights are not enough:\n{}", missing.join("\n"));
 }
 
 /// Runs every scenario, says how each went, and whether all went well.

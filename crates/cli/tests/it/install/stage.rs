@@ -130,8 +130,9 @@ impl Stage {
         Ok(path)
     }
 
-    pub fn kubeconfig(&self) -> &PathBuf {
-        self.cluster.kubeconfig()
+    /// A kubeconfig of a part's account.
+    pub async fn give_account(&self, account: &str) -> Result<PathBuf> {
+        self.cluster.give_account(&self.client, account).await
     }
 
     pub fn audit_log(&self) -> PathBuf {

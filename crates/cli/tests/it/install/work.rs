@@ -1,15 +1,10 @@
 //! Gangway works with nothing but the rights that were installed.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use gangway_api::install::{RIGHTS, Which};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
-use kube::config::Kubeconfig;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::stage::{
@@ -19,8 +14,8 @@ use super::stage::{
 const OURS: &str = "gangway-system";
 
 pub async fn play(stage: &Stage, round: &str) -> Result<()> {
-    let controller = kubeconfig(stage, "gangway-controller").await?;
-    let scheduler = kubeconfig(stage, "gangway-scheduler").await?;
+    let controller = stage.give_account("gangway-controller").await?;
+    let scheduler = stage.give_account("gangway-scheduler").await?;
     let config = configuration(stage, "gangway-controller").await?;
     stage.start("controller", &["controller", "--config", &config], Some(&controller))?;
     let config = configuration(stage, "gangway-scheduler").await?;
@@ -40,22 +35,6 @@ pub async fn play(stage: &Stage, round: &str) -> Result<()> {
         ensure!(!said.to_lowercase().contains("forbidden"), "rights are missing:\n{said}");
     }
     every_right_was_used(stage)
-}
-
-/// A kubeconfig with nothing but the token of a service account.
-async fn kubeconfig(stage: &Stage, account: &str) -> Result<PathBuf> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), OURS);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec { expiration_seconds: Some(3600), ..TokenRequestSpec::default() }),
-        ..TokenRequest::default()
-    };
-    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await?;
-    let token = answer.status.context("a token")?.token;
-    let mut config = serde_json::to_value(Kubeconfig::read_from(stage.kubeconfig())?)?;
-    for user in config["users"].as_array_mut().into_iter().flatten() {
-        user["user"] = json!({"token": token});
-    }
-    stage.file(&format!("{account}.kubeconfig"), &config.to_string())
 }
 
 /// The configuration file that was installed, with ports that are free here.
