@@ -44,7 +44,7 @@ fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 
 async fn install(client: &Client, configuration: &Configuration) {
     for object in policies::objects(configuration) {
-        let api = api(client, object["kind"].as_str().unwrap());
+        let api = api(client, object["kind"].as_str().expect("a kind"));
         let object = serde_json::from_value(object).expect("an object");
         api.create(&PostParams::default(), &object).await.expect("it is created");
     }
@@ -56,7 +56,7 @@ async fn suspend_policy(client: &Client) -> Value {
 
 fn wanted(configuration: &Configuration) -> Value {
     let objects = policies::objects(configuration);
-    objects.into_iter().find(|object| object["metadata"]["name"] == policies::SUSPEND).unwrap()["spec"]
+    objects.into_iter().find(|object| object["metadata"]["name"] == policies::SUSPEND).expect("a policy")["spec"]
         .clone()
 }
 

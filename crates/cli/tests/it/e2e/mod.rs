@@ -4,7 +4,7 @@
 //! The real API server is used when `KUBEBUILDER_ASSETS` names its programs; `.ci/run` sets it.
 //! `GANGWAY_SCENARIO=some_name` runs only the scenarios whose names contain that; several are separated by commas.
 
-mod audit;
+pub mod audit;
 mod clock;
 pub mod cluster;
 mod embedded;
@@ -55,6 +55,8 @@ fn cluster() {
         run_all(&world).await
     });
     assert!(passed, "scenarios failed on a real API server\n{}", cluster.logs());
+    let unused = audit::unused_rights(&cluster.directory().join("audit.log")).expect("the log of requests");
+    println!("end-to-end: rights that no scenario has needed: {}", unused.join(", "));
     let missing = cluster.missing_rights();
     assert!(missing.is_empty(), "the installed rights are not enough:\n{}", missing.join("\n"));
 }

@@ -1,11 +1,10 @@
 //! Gangway works with nothing but the rights that were installed.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, ensure};
-use gangway_api::install::{RIGHTS, Which};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
+
+use crate::e2e::audit;
 
 use super::stage::{
     CLUSTER_QUEUE, CONFIG_MAP, FLAVOR, JOB, LEASE, LOCAL_QUEUE, MUTATING, Stage, VALIDATING, WORKLOAD,
@@ -139,52 +138,20 @@ async fn leases(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Rights for what does not happen here: errors, victims, other clusters' kinds.
-const NOT_SEEN_HERE: &[(&str, &str, &str)] = &[
-    ("gangway-controller", "jobs", "get"),
-    ("gangway-controller", "jobs/finalizers", "update"),
-    ("gangway-controller", "workloads", "delete"),
-    ("gangway-scheduler", "pods", "get"),
-    ("gangway-scheduler", "pods", "delete"),
-    ("gangway-scheduler", "pods/status", "patch"),
+/// Rights for what does not happen here: errors, victims, pods that wait. As part, resource and verb.
+const NOT_SEEN_HERE: &[&str] = &[
+    "gangway-controller jobs get",
+    "gangway-controller jobs/finalizers update",
+    "gangway-controller workloads delete",
+    "gangway-scheduler pods get",
+    "gangway-scheduler pods delete",
+    "gangway-scheduler pods/status patch",
 ];
 
 /// The log of requests shows that nothing is allowed that nobody does.
 fn every_right_was_used(stage: &Stage) -> Result<()> {
-    let mut used = BTreeSet::new();
-    for line in std::fs::read_to_string(stage.audit_log())?.lines() {
-        let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-        let user = entry["user"]["username"].as_str().unwrap_or_default();
-        let Some(part) = user.strip_prefix("system:serviceaccount:gangway-system:") else { continue };
-        let text = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default();
-        let resource = match text("subresource") {
-            "" => text("resource").to_owned(),
-            subresource => format!("{}/{subresource}", text("resource")),
-        };
-        used.insert((
-            part.to_owned(),
-            text("apiGroup").to_owned(),
-            resource,
-            entry["verb"].as_str().unwrap_or_default().to_owned(),
-        ));
-    }
-    let mut unused = Vec::new();
-    let served = |group: &str| {
-        !group.contains('.')
-            || group.ends_with("k8s.io")
-                && !group.starts_with("jobset.")
-                && !group.starts_with("leaderworkerset.")
-                && !group.starts_with("sparkoperator.")
-    };
-    for right in RIGHTS.iter().filter(|right| served(right.group) && right.which != Which::AllOfOlder) {
-        for (resource, verb) in right.resources.iter().flat_map(|r| right.verbs.iter().map(move |v| (*r, *v)))
-        {
-            let one = (right.part.to_owned(), right.group.to_owned(), resource.to_owned(), verb.to_owned());
-            if !used.contains(&one) && !NOT_SEEN_HERE.contains(&(right.part, resource, verb)) {
-                unused.push(format!("{} {verb} {resource} of {:?}", right.part, right.group));
-            }
-        }
-    }
+    let mut unused = audit::unused_rights(&stage.audit_log())?;
+    unused.retain(|right| !NOT_SEEN_HERE.contains(&right.as_str()));
     ensure!(unused.is_empty(), "nobody uses these rights:\n{}", unused.join("\n"));
     Ok(())
 }
