@@ -164,7 +164,12 @@ impl Durable {
     pub(crate) fn queue_standing(&self, name: &ObjectName) -> Option<Standing> {
         use PendingReason::{Misconfigured, Suspended};
         let Some(local) = self.local_queues.get(name).filter(|queue| !queue.deleting) else {
-            return standing(Misconfigured, format!("LocalQueue {name} does not exist"));
+            let missing = if name.name.is_empty() {
+                "no LocalQueue is named; give the Job the label kueue.x-k8s.io/queue-name".to_owned()
+            } else {
+                format!("LocalQueue {name} does not exist")
+            };
+            return standing(Misconfigured, missing);
         };
         if local.stop_policy != StopPolicy::None {
             return standing(Suspended, format!("LocalQueue {name} is stopped"));

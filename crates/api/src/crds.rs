@@ -34,7 +34,7 @@ fn derive() -> Vec<CustomResourceDefinition> {
 /// Every CustomResourceDefinition as one YAML file.
 pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     let mut text = String::new();
-    for crd in crds() {
+    for crd in crate::install::definitions() {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&crd)?);
     }

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::names::{DEFAULT_NAME, QUEUE_NAME_LABEL};
+use crate::policies;
 
 /// What a Job goes through when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,33 +16,49 @@ pub enum Queued {
     ByDefault,
     /// It has no queue: nobody will hold it back.
     NoQueue,
-    /// It belongs to an object that is itself queued, which speaks for it.
-    OwnerIsQueued,
+    /// It has no queue, and is suspended until it names one.
+    Unnamed,
+    /// It belongs to another Job, which speaks for it.
+    OwnerIsManaged,
+    /// Jobs of its namespace are none of our business.
+    NotManaged,
 }
 
 /// What the interceptor knows about the world around a new Job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surroundings {
     /// Whether its namespace has a LocalQueue called `default`.
     pub default_queue_exists: bool,
-    /// Whether its controller, or one further up, has a queue.
-    pub owner_is_queued: bool,
+    /// Whether Jobs of its namespace are managed.
+    pub namespace_is_managed: bool,
+    /// Whether Jobs that name no queue are managed too.
+    pub manages_unnamed: bool,
 }
 
 /// Suspends a new Job that has a queue, and gives it the `default` one where it has none.
 pub fn queue_job(job: &mut Value, surroundings: Surroundings) -> Queued {
-    if surroundings.owner_is_queued {
-        return Queued::OwnerIsQueued;
+    if !surroundings.namespace_is_managed {
+        return Queued::NotManaged;
     }
-    let named = queue_name(job).is_some();
-    if !named && !surroundings.default_queue_exists {
-        return Queued::NoQueue;
+    if let Some(("batch/v1", "Job", _)) = controller(job) {
+        return Queued::OwnerIsManaged;
     }
-    if !named {
+    let queued = match queue_name(job) {
+        Some(_) => Queued::ByName,
+        None if surroundings.default_queue_exists => Queued::ByDefault,
+        None if surroundings.manages_unnamed => Queued::Unnamed,
+        None => return Queued::NoQueue,
+    };
+    if queued == Queued::ByDefault {
         set(job, &["metadata", "labels", QUEUE_NAME_LABEL], json!(DEFAULT_NAME));
     }
     set(job, &["spec", "suspend"], json!(true));
-    if named { Queued::ByName } else { Queued::ByDefault }
+    queued
+}
+
+/// Why a Job may not be created so, or changed so, if it may not.
+pub fn refuse_job(old: Option<&Value>, new: &Value, namespace_is_managed: bool) -> Option<&'static str> {
+    policies::broken(&policies::Change { old, new }).filter(|_| namespace_is_managed)
 }
 
 /// The queue that an object names, if it names one.
@@ -74,8 +91,10 @@ fn set(object: &mut Value, path: &[&str], value: Value) {
 mod tests {
     use super::*;
 
-    fn queued(mut job: Value, default_queue_exists: bool, owner_is_queued: bool) -> (Queued, Value) {
-        let outcome = queue_job(&mut job, Surroundings { default_queue_exists, owner_is_queued });
+    fn queued(mut job: Value, default_queue_exists: bool) -> (Queued, Value) {
+        let around =
+            Surroundings { default_queue_exists, namespace_is_managed: true, manages_unnamed: false };
+        let outcome = queue_job(&mut job, around);
         (outcome, job)
     }
 
@@ -83,28 +102,43 @@ mod tests {
     fn a_job_with_a_queue_is_suspended() {
         let job = json!({"metadata": {"labels": {QUEUE_NAME_LABEL: "a"}}, "spec": {"suspend": false}});
         let expected = json!({"metadata": {"labels": {QUEUE_NAME_LABEL: "a"}}, "spec": {"suspend": true}});
-        assert_eq!(queued(job, true, false), (Queued::ByName, expected));
+        assert_eq!(queued(job, true), (Queued::ByName, expected));
     }
 
     #[test]
     fn a_job_without_a_queue_gets_the_default_one_where_there_is_one() {
         let job = json!({"metadata": {"name": "j"}, "spec": {}});
-        assert_eq!(queued(job.clone(), false, false), (Queued::NoQueue, job.clone()));
-        let (outcome, changed) = queued(job, true, false);
+        assert_eq!(queued(job.clone(), false), (Queued::NoQueue, job.clone()));
+        let (outcome, changed) = queued(job, true);
         assert_eq!((outcome, queue_name(&changed)), (Queued::ByDefault, Some("default")));
         assert_eq!(changed["spec"]["suspend"], json!(true));
     }
 
     #[test]
-    fn the_job_of_a_queued_owner_is_left_alone() {
-        let job = json!({"metadata": {"labels": {QUEUE_NAME_LABEL: "a"}}, "spec": {}});
-        assert_eq!(queued(job.clone(), true, true), (Queued::OwnerIsQueued, job));
+    fn the_job_of_a_job_is_left_alone() {
+        let owner = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "o", "controller": true}]);
+        let labels = json!({QUEUE_NAME_LABEL: "a"});
+        let job = json!({"metadata": {"labels": labels, "ownerReferences": owner}, "spec": {}});
+        assert_eq!(queued(job.clone(), true), (Queued::OwnerIsManaged, job));
+    }
+
+    #[test]
+    fn where_it_is_depends_on_the_configuration() {
+        let job = json!({"metadata": {"name": "j"}, "spec": {}});
+        let around =
+            Surroundings { default_queue_exists: false, namespace_is_managed: true, manages_unnamed: true };
+        let mut suspended = job.clone();
+        assert_eq!(queue_job(&mut suspended, around), Queued::Unnamed);
+        assert_eq!(suspended, json!({"metadata": {"name": "j"}, "spec": {"suspend": true}}));
+        let elsewhere = Surroundings { namespace_is_managed: false, ..around };
+        let mut same = job.clone();
+        assert_eq!((queue_job(&mut same, elsewhere), same), (Queued::NotManaged, job));
     }
 
     #[test]
     fn strange_objects_do_no_harm() {
         for job in [json!(null), json!([]), json!({"metadata": 1, "spec": "x"})] {
-            let (outcome, changed) = queued(job, true, false);
+            let (outcome, changed) = queued(job, true);
             assert_eq!((outcome, &changed["spec"]["suspend"]), (Queued::ByDefault, &json!(true)));
         }
     }

@@ -2,11 +2,13 @@
 
 pub mod config;
 mod crds;
+pub mod install;
 pub mod interceptors;
 pub mod kueue;
 pub mod manifests;
 pub mod names;
 pub mod pods;
+pub mod policies;
 pub mod records;
 pub mod scheduler_config;
 mod strict;

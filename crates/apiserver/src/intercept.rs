@@ -6,9 +6,9 @@ use crate::registry::Registry;
 use crate::requests::parse_stored;
 use crate::store::{Key, Store};
 
-/// The creation that is asked for.
+/// The creation or change that is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct CreateRequest<'a> {
+pub struct ObjectRequest<'a> {
     /// API group, empty for core.
     pub group: &'a str,
     /// Version of the group.
@@ -23,7 +23,7 @@ pub struct CreateRequest<'a> {
     pub name: &'a str,
 }
 
-/// Why an object may not be created. Becomes `403 Forbidden` with this message.
+/// Why an object may not be created or changed. Becomes `403 Forbidden` with this message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
@@ -44,17 +44,26 @@ pub trait ReadView {
 }
 
 /// Changes or refuses objects on their way in.
-///
-/// Runs after the object was read and its unknown fields were handled, before defaults are
-/// filled in and before validation.
 pub trait Interceptor: Send + Sync {
-    /// Called for every object that is to be created.
+    /// Called for every object that is to be created, after it was read and its unknown fields were handled, before
+    /// defaults are filled in and before validation.
     fn before_create(
         &self,
         view: &dyn ReadView,
-        request: &CreateRequest<'_>,
+        request: &ObjectRequest<'_>,
         object: &mut Value,
     ) -> Result<(), Rejection>;
+
+    /// Called for every object that is to be changed other than by its subresources, after it was validated.
+    fn before_update(
+        &self,
+        _view: &dyn ReadView,
+        _request: &ObjectRequest<'_>,
+        _old: &Value,
+        _new: &Value,
+    ) -> Result<(), Rejection> {
+        Ok(())
+    }
 }
 
 /// The view interceptors get.

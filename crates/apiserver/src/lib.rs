@@ -25,6 +25,6 @@ mod store;
 
 pub use changes::{ChangeKind, Committed};
 pub use counts::RequestKey;
-pub use intercept::{CreateRequest, Interceptor, ReadView, Rejection};
+pub use intercept::{Interceptor, ObjectRequest, ReadView, Rejection};
 pub use serve::{ServeError, ServeOptions, Serving};
 pub use service::{ApiServer, Builder, ResponseBody};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use gangway_api::config::Configuration;
-use gangway_api::interceptors::{Surroundings, controller, queue_job, queue_name};
-use gangway_api::kueue;
+use gangway_api::interceptors::{Surroundings, queue_job, refuse_job};
 use gangway_api::names::{DEFAULT_NAME, SCHEDULER_NAME};
-use gangway_apiserver::{ApiServer, CreateRequest, Interceptor, ReadView, Rejection, controllers};
+use gangway_api::{kueue, records};
+use gangway_apiserver::{ApiServer, Interceptor, ObjectRequest, ReadView, Rejection, controllers};
 use gangway_controller::workloads::RequestCounts;
 use gangway_controller::{pods, workloads};
 use gangway_model::Clock;
@@ -68,6 +68,8 @@ pub struct World {
     /// Requests of the admission controller, by lane.
     pub counts: Arc<RequestCounts>,
     options: WorldOptions,
+    /// The same configuration for what happens to Jobs on their way in.
+    config: Arc<RwLock<Configuration>>,
     tasks: JoinSet<()>,
     admission: Option<AbortHandle>,
     nodes: JoinSet<()>,
@@ -92,9 +94,10 @@ impl World {
             .prefix("gangway-")
             .tempdir()
             .map_err(|error| Failure::bad_input(format!("no directory for the state of pods: {error}")))?;
+        let config = Arc::new(RwLock::new(options.config.clone()));
         let api = ApiServer::builder()
             .clock(options.clock.clone())
-            .interceptor(Arc::new(QueuedJobs))
+            .interceptor(Arc::new(QueuedJobs { config: Arc::clone(&config) }))
             .log_directory(state.path().join("logs"))
             .build();
         let client = api.client_named("gangway-cli");
@@ -105,6 +108,7 @@ impl World {
             client,
             counts: Arc::default(),
             options,
+            config,
             tasks: JoinSet::new(),
             admission: None,
             nodes: JoinSet::new(),
@@ -177,6 +181,7 @@ impl World {
 
     /// Has the admission controller use another configuration when it is started next.
     pub fn configure(&mut self, config: Configuration) {
+        self.config.write().unwrap_or_else(PoisonError::into_inner).clone_from(&config);
         self.options.config = config;
     }
 
@@ -263,31 +268,55 @@ pub async fn apply_crds(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Suspends queued Jobs when they are created and applies the namespace's `default` LocalQueue, as admission
-/// policies do on a cluster.
-struct QueuedJobs;
+/// Suspends queued Jobs when they are created, applies the namespace's `default` LocalQueue and refuses what cannot be, as
+/// admission policies do on a cluster.
+struct QueuedJobs {
+    config: Arc<RwLock<Configuration>>,
+}
+
+impl QueuedJobs {
+    /// What holds for a Job of a namespace; none for objects of other kinds.
+    fn surroundings(&self, view: &dyn ReadView, request: &ObjectRequest<'_>) -> Option<Surroundings> {
+        if (request.group, request.kind) != ("batch", "Job") {
+            return None;
+        }
+        // Who panicked while writing a configuration has left a whole one.
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        let namespace = view.get("", "namespaces", "", request.namespace);
+        let labels = namespace.and_then(|object| serde_json::from_value(object).ok());
+        let labels = labels.map(|namespace| records::namespace(&namespace).labels).unwrap_or_default();
+        Some(Surroundings {
+            default_queue_exists: view.exists(kueue::GROUP, "localqueues", request.namespace, DEFAULT_NAME),
+            namespace_is_managed: config.managed_jobs_namespace_selector.matches(&labels),
+            manages_unnamed: config.manage_jobs_without_queue_name,
+        })
+    }
+}
 
 impl Interceptor for QueuedJobs {
     fn before_create(
         &self,
         view: &dyn ReadView,
-        request: &CreateRequest<'_>,
+        request: &ObjectRequest<'_>,
         object: &mut serde_json::Value,
     ) -> Result<(), Rejection> {
-        if (request.group, request.kind) != ("batch", "Job") {
-            return Ok(());
-        }
-        let surroundings = Surroundings {
-            default_queue_exists: view.exists(kueue::GROUP, "localqueues", request.namespace, DEFAULT_NAME),
-            owner_is_queued: owner_is_queued(view, request.namespace, object),
-        };
+        let Some(surroundings) = self.surroundings(view, request) else { return Ok(()) };
         queue_job(object, surroundings);
-        Ok(())
+        rejection(refuse_job(None, object, surroundings.namespace_is_managed))
+    }
+
+    fn before_update(
+        &self,
+        view: &dyn ReadView,
+        request: &ObjectRequest<'_>,
+        old: &serde_json::Value,
+        new: &serde_json::Value,
+    ) -> Result<(), Rejection> {
+        let Some(surroundings) = self.surroundings(view, request) else { return Ok(()) };
+        rejection(refuse_job(Some(old), new, surroundings.namespace_is_managed))
     }
 }
 
-/// Whether the Job that controls `object`, if one does, has a queue.
-fn owner_is_queued(view: &dyn ReadView, namespace: &str, object: &serde_json::Value) -> bool {
-    let Some(("batch/v1", "Job", name)) = controller(object) else { return false };
-    view.get("batch", "jobs", namespace, name).is_some_and(|owner| queue_name(&owner).is_some())
+fn rejection(message: Option<&str>) -> Result<(), Rejection> {
+    message.map_or(Ok(()), |message| Err(Rejection { message: message.to_owned() }))
 }

@@ -8,5 +8,6 @@ pub mod endpoints;
 mod index;
 pub mod pace;
 pub mod pods;
+pub mod policies;
 mod trouble;
 pub mod workloads;

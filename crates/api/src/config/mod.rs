@@ -36,6 +36,8 @@ pub struct Configuration {
     pub namespace: String,
     /// The namespaces whose jobs are managed.
     pub managed_jobs_namespace_selector: LabelSelector,
+    /// Whether Jobs there that name no queue are managed too: they wait until they name one.
+    pub manage_jobs_without_queue_name: bool,
     /// How many requests per second the controller may send in the long run.
     pub requests_per_second: f64,
     /// How many it may send at once.
@@ -52,6 +54,8 @@ pub struct Configuration {
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
     /// Where metrics are served; none if nowhere.
     pub metrics_address: Option<SocketAddr>,
+    /// Where it is told whether the controller is well; none if nowhere.
+    pub health_address: Option<SocketAddr>,
 }
 
 impl Default for Configuration {
@@ -71,6 +75,7 @@ impl Configuration {
         Self {
             namespace: namespace.to_owned(),
             managed_jobs_namespace_selector: LabelSelector { requirements: vec![own] },
+            manage_jobs_without_queue_name: false,
             requests_per_second: 300.0,
             request_burst: 500,
             frameworks: vec![BATCH_JOB_FRAMEWORK.to_owned()],
@@ -79,6 +84,7 @@ impl Configuration {
             leader_election: None,
             wait_for_pods_ready: None,
             metrics_address: None,
+            health_address: None,
         }
     }
 
@@ -100,7 +106,7 @@ impl Configuration {
             "apiVersion": format!("{GROUP}/v1beta2"),
             "kind": "Configuration",
             "namespace": self.namespace,
-            "manageJobsWithoutQueueName": false,
+            "manageJobsWithoutQueueName": self.manage_jobs_without_queue_name,
             "managedJobsNamespaceSelector": {"matchExpressions": expressions},
             "clientConnection": {"qps": self.requests_per_second, "burst": self.request_burst},
             "integrations": {"frameworks": self.frameworks},
@@ -111,6 +117,7 @@ impl Configuration {
             "waitForPodsReady": readiness::show(self.wait_for_pods_ready.as_ref()),
             "evictionReportSeconds": self.eviction_report_seconds,
             "metrics": {"bindAddress": self.metrics_address.map_or("0".to_owned(), |at| at.to_string())},
+            "health": {"healthProbeBindAddress": self.health_address.map_or("0".to_owned(), |at| at.to_string())},
             "leaderElection": LeaderElection::show(self.leader_election.as_ref()),
         });
         // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
@@ -376,10 +383,6 @@ mod tests {
             ),
             ("clientConnection:\n  qps: -1", "4: clientConnection.qps: must be more than 0"),
             ("evictionReportSeconds: 0", "3: evictionReportSeconds: must be more than 0"),
-            (
-                "manageJobsWithoutQueueName: true",
-                "3: manageJobsWithoutQueueName: is not supported yet; only false is",
-            ),
             (
                 "integrations:\n  frameworks:\n  - batch/job\n  - ray.io/rayjob",
                 "6: integrations.frameworks[1]: \"ray.io/rayjob\" is not supported yet; only batch/job is",

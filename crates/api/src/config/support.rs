@@ -111,6 +111,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     evictions(file, &mut configuration, &mut refusals);
     leader_election(file, &mut configuration, &mut refusals);
     metrics(file, &mut configuration, &mut refusals);
+    health(file, &mut configuration, &mut refusals);
     servers(file, &mut refusals);
     features(file, version, &mut refusals);
     if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
@@ -118,7 +119,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
 
 fn namespaces(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
     const PATH: &str = "managedJobsNamespaceSelector";
-    refusals.switch("manageJobsWithoutQueueName", file.manage_jobs_without_queue_name, false);
+    configuration.manage_jobs_without_queue_name = file.manage_jobs_without_queue_name.unwrap_or(false);
     let Some(selector) = &file.managed_jobs_namespace_selector else { return };
     match label_selector(selector) {
         Ok(selector) => {
@@ -202,19 +203,29 @@ fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mu
 
 fn metrics(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
     let Some(metrics) = &file.metrics else { return };
-    match metrics.bind_address.as_deref() {
-        None | Some("" | "0") => {}
-        Some(address) => match address_of(address) {
-            Some(address) => configuration.metrics_address = Some(address),
-            None => refusals.refuse(
-                "metrics.bindAddress",
-                format!("{address:?} is none; write :PORT, IP:PORT or \"0\" (off)"),
-            ),
-        },
-    }
+    configuration.metrics_address =
+        listening("metrics.bindAddress", metrics.bind_address.as_deref(), refusals);
     refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);
     refusals.present("metrics.localQueueMetrics", metrics.local_queue_metrics.as_ref());
     refusals.list("metrics.customLabels", metrics.custom_labels.as_ref());
+}
+
+fn health(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let Some(health) = &file.health else { return };
+    let address = health.health_probe_bind_address.as_deref();
+    configuration.health_address = listening("health.healthProbeBindAddress", address, refusals);
+    refusals.present("health.readinessEndpointName", health.readiness_endpoint_name.as_ref());
+    refusals.present("health.livenessEndpointName", health.liveness_endpoint_name.as_ref());
+}
+
+/// Where to listen; none where it is switched off.
+fn listening(path: &str, setting: Option<&str>, refusals: &mut Refusals) -> Option<SocketAddr> {
+    let address = setting.filter(|address| !matches!(*address, "" | "0"))?;
+    let found = address_of(address);
+    if found.is_none() {
+        refusals.refuse(path, format!("{address:?} is none; write :PORT, IP:PORT or \"0\" (off)"));
+    }
+    found
 }
 
 /// An address to listen on; a port alone means every address of the machine.
@@ -226,11 +237,6 @@ fn address_of(text: &str) -> Option<SocketAddr> {
 }
 
 fn servers(file: &File, refusals: &mut Refusals) {
-    if let Some(health) = &file.health {
-        refusals.address("health.healthProbeBindAddress", health.health_probe_bind_address.as_ref());
-        refusals.present("health.readinessEndpointName", health.readiness_endpoint_name.as_ref());
-        refusals.present("health.livenessEndpointName", health.liveness_endpoint_name.as_ref());
-    }
     refusals.address("pprofBindAddress", file.pprof_bind_address.as_ref());
     if let Some(certificates) = &file.internal_cert_management {
         refusals.switch("internalCertManagement.enable", Some(certificates.enable.unwrap_or(true)), false);

@@ -6,6 +6,7 @@ mod crds;
 mod fallback;
 mod golden;
 mod manifests;
+mod policies;
 mod records;
 mod scheduler_config;
 mod schema;

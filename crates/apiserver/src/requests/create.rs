@@ -11,9 +11,9 @@ use super::write::{
     body_of, check_type, decode_object, format_time, metadata_mut, prepare_new, settle_identity,
     settle_unknown_fields,
 };
-use super::{Answer, Target, definitions, object_response, priority};
+use super::{Answer, Target, definitions, intercept, object_response, priority};
 use crate::error::ApiError;
-use crate::intercept::{CreateRequest, StoreView};
+use crate::intercept::StoreView;
 use crate::query::Query;
 use crate::service::Inner;
 use crate::store::{Body, CommitError, Expect, Key, Requires, Stored, Write};
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     settle_new_metadata(server, target, &mut object)?;
     let warnings = settle_unknown_fields(target.version(), &mut object, validation)?;
     drop_status(target, &mut object);
-    intercept(server, target, &mut object)?;
+    intercept::creation(server, target, &mut object)?;
     settle_priority(server, target, &mut object)?;
     prepare_new(&target.resource, target.version(), &mut object)?;
     let definition = definitions::prepare_new(server, &target.resource, &mut object)?;
@@ -103,28 +103,6 @@ fn drop_status(target: &Target<'_>, object: &mut Value) {
     {
         fields.remove("status");
     }
-}
-
-fn intercept(server: &Inner, target: &Target<'_>, object: &mut Value) -> Result<(), ApiError> {
-    if server.interceptors.is_empty() {
-        return Ok(());
-    }
-    let resource = &target.resource;
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let view = StoreView { store: &server.store, registry: &server.registry };
-    let request = CreateRequest {
-        group: &resource.group,
-        version: &target.version().name,
-        plural: &resource.plural,
-        kind: &resource.kind,
-        namespace: target.namespace.unwrap_or_default(),
-        name: &name,
-    };
-    for interceptor in &server.interceptors {
-        let verdict = interceptor.before_create(&view, &request, object);
-        verdict.map_err(|rejection| ApiError::forbidden(resource, &name, &rejection.message))?;
-    }
-    Ok(())
 }
 
 fn settle_priority(server: &Inner, target: &Target<'_>, object: &mut Value) -> Result<(), ApiError> {

@@ -6,6 +6,7 @@ mod create;
 mod definitions;
 mod delete;
 mod discovery;
+mod intercept;
 mod list;
 mod logs;
 mod patch;

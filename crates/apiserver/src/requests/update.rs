@@ -11,7 +11,7 @@ use super::write::{
     body_of, check_type, decode_object, metadata_mut, parse_current, prepare_change, settle_identity,
     settle_unknown_fields,
 };
-use super::{Answer, Face, Target, containers, definitions, object_response};
+use super::{Answer, Face, Target, containers, definitions, intercept, object_response};
 use crate::error::ApiError;
 use crate::query::{FieldValidation, Query};
 use crate::service::Inner;
@@ -85,6 +85,9 @@ async fn attempt(
     let warnings = settle_unknown_fields(target.version(), &mut new, options.validation)?;
     keep_what_is_not_theirs(target, old, &mut new)?;
     prepare_change(target, server.template_rule, old, &mut new)?;
+    if target.face == Face::Object {
+        intercept::change(server, target, old, &new)?;
+    }
     let definition = definitions::prepare_changed(server, &target.resource, old, &mut new)?;
     if new == *old {
         return Ok(Attempt::Done(current.clone(), warnings));

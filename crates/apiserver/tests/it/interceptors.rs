@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use gangway_apiserver::{ApiServer, CreateRequest, Interceptor, ReadView, Rejection};
+use gangway_apiserver::{ApiServer, Interceptor, ObjectRequest, ReadView, Rejection};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ impl Interceptor for Labeller {
     fn before_create(
         &self,
         view: &dyn ReadView,
-        request: &CreateRequest<'_>,
+        request: &ObjectRequest<'_>,
         object: &mut Value,
     ) -> Result<(), Rejection> {
         if request.plural != "configmaps" {

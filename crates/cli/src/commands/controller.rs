@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use gangway_controller::election::Candidate;
-use gangway_controller::endpoints;
 use gangway_controller::workloads::{self, RequestCounts};
+use gangway_controller::{endpoints, policies};
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
 use tokio::net::TcpListener;
@@ -38,7 +38,7 @@ pub struct ControllerArgs {
 }
 
 /// The oldest Kubernetes for whose API this is made.
-const OLDEST_MINOR: u32 = 33;
+pub(super) const OLDEST_MINOR: u32 = 33;
 
 /// Refuses clusters whose Jobs may not say all that is needed, such as which pods are terminating. One that does not answer is waited for.
 async fn check_version(client: &kube::Client) -> Result<(), Failure> {
@@ -60,17 +60,19 @@ pub(super) fn identity(clock: &dyn Clock) -> String {
     format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
 }
 
-/// Serves metrics as long as what it returns is kept.
-async fn serve_metrics(
+/// Serves metrics and health as long as what it returns is kept.
+async fn serve(
     address: Option<SocketAddr>,
+    setting: &str,
+    page: &str,
     counts: &Arc<RequestCounts>,
 ) -> Result<Option<JoinSet<Infallible>>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::bad_input(format!("metrics.bindAddress: cannot listen on {address}: {error}"))
-    })?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Failure::bad_input(format!("{setting}: cannot listen on {address}: {error}")))?;
     let address = listener.local_addr().unwrap_or(address);
-    eprintln!("gangway controller: metrics are at http://{address}/metrics");
+    eprintln!("gangway controller: listens at http://{address}/{page}");
     let mut serving = JoinSet::new();
     serving.spawn(endpoints::serve(listener, counts.clone()));
     Ok(Some(serving))
@@ -81,17 +83,25 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     let config = config::load(args.config.as_deref())?;
     let client = args.connection.client("controller").await?;
     check_version(&client).await?;
-    eprintln!(
-        "gangway controller: there are no admission policies yet, so queued Jobs that were created without \
-         `suspend: true` are suspended as soon as they are seen (the degraded way)"
-    );
     eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
-    let _metrics = serve_metrics(config.metrics_address, &counts).await?;
+    let _metrics = serve(config.metrics_address, "metrics.bindAddress", "metrics", &counts).await?;
+    let _health = serve(config.health_address, "health.healthProbeBindAddress", "healthz", &counts).await?;
     let election = config.leader_election.clone();
     let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client| workloads::run(client, clock.clone(), options.clone());
+    let work = |client: kube::Client| {
+        let admission = workloads::run(client.clone(), clock.clone(), options.clone());
+        let policies = policies::keep(client, options.config.clone(), |standing| {
+            eprintln!("gangway controller: {standing}");
+        });
+        async move {
+            tokio::select! {
+                ended = admission => ended,
+                never = policies => match never {},
+            }
+        }
+    };
     let outcome = match election {
         Some(terms) => {
             eprintln!(

@@ -7,12 +7,14 @@ mod controller;
 mod crds;
 mod explain;
 mod get;
+mod install;
 mod jobs;
 mod ladder;
 mod logs;
 mod node;
 pub mod reasons;
 mod replay;
+pub mod rights;
 mod run;
 mod scheduler;
 mod sim;
@@ -37,14 +39,19 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   gangway run examples/quickstart.yaml                queues and Jobs, no cluster needed
-  gangway crds | kubectl apply --server-side -f -     prepare a cluster
-  gangway controller                                  admit Jobs on the cluster of your kubeconfig
+  gangway install                                     on the cluster of your kubeconfig
   gangway explain job/train -n vision                 why does it wait?";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Applies files, runs their Jobs on this machine and ends when every Job has ended.
     Run(run::RunArgs),
+    /// Installs Gangway on a cluster, or prints what that takes.
+    Install(install::InstallArgs),
+    /// Brings the Gangway of a cluster to this version, or to another configuration.
+    Upgrade(install::UpgradeArgs),
+    /// Takes Gangway off a cluster; Jobs and queues stay.
+    Uninstall(install::UninstallArgs),
     /// Admits Jobs on a cluster.
     Controller(controller::ControllerArgs),
     /// Places pods on nodes: those that ask for the scheduler `gangway`.
@@ -80,6 +87,9 @@ enum Command {
     /// Prints docs/reasons.md.
     #[command(hide = true)]
     Reasons,
+    /// Prints docs/rights.md.
+    #[command(hide = true)]
+    Rights,
 }
 
 impl Cli {
@@ -87,6 +97,9 @@ impl Cli {
     pub async fn run(self) -> Outcome {
         match self.command {
             Command::Run(args) => Box::pin(run::run(args)).await,
+            Command::Install(args) => Box::pin(install::run(args)).await,
+            Command::Upgrade(args) => Box::pin(install::upgrade(args)).await,
+            Command::Uninstall(args) => Box::pin(install::uninstall(args)).await,
             Command::Controller(args) => Box::pin(controller::run(args)).await,
             Command::Scheduler(args) => Box::pin(scheduler::run(args)).await,
             Command::Node(args) => Box::pin(node::run(args)).await,
@@ -102,6 +115,7 @@ impl Cli {
             Command::Bench(command) => Box::pin(bench::run(command)).await,
             Command::Sim(command) => sim::run(&command),
             Command::Reasons => reasons::run(),
+            Command::Rights => rights::run(),
         }
     }
 }

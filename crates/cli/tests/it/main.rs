@@ -1,8 +1,10 @@
 //! Tests of the whole: the rules of the repository and the end-to-end suite.
 
 mod compare;
+mod deploy;
 mod docs;
 mod e2e;
+mod install;
 mod leftovers;
 mod replay;
 mod runs;

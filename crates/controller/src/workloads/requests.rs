@@ -114,7 +114,12 @@ impl Shell {
             });
             let owned: Vec<Owned<'_>> = states.collect();
             let flavor = |name: &str| self.flavors.named("", name).map(|flavor| &flavor.spec);
-            jobs::plan(&job, &owned, &Surroundings { classes: &self.classes, flavor: &flavor })
+            let manages_unnamed = self.manages_unnamed;
+            jobs::plan(
+                &job,
+                &owned,
+                &Surroundings { classes: &self.classes, flavor: &flavor, manages_unnamed },
+            )
         };
         if matches!(step, Step::Restore { .. }) && self.planted.is(Bug::TemplateNotRestored) {
             return true;

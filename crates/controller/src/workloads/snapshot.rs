@@ -28,6 +28,7 @@ pub struct Snapshot {
     workloads: Vec<Workload>,
     classes: Classes,
     decisions: Vec<Decision>,
+    manages_unnamed: bool,
 }
 
 /// What there is to say of a Job.
@@ -102,7 +103,8 @@ impl Snapshot {
         }
         engine.apply(Event::Synced, now);
         let decisions = engine.decide(now, WHOLE_BUDGET);
-        Ok(Self { engine, jobs, workloads, classes, decisions })
+        let manages_unnamed = config.manage_jobs_without_queue_name;
+        Ok(Self { engine, jobs, workloads, classes, decisions, manages_unnamed })
     }
 
     /// What a controller that started now would know.
@@ -119,16 +121,17 @@ impl Snapshot {
     pub fn explain_job(&self, namespace: &str, name: &str) -> Explained {
         let is_named = |job: &&Job| job.name_any() == name && job.namespace().as_deref() == Some(namespace);
         let Some(job) = self.jobs.iter().find(is_named) else { return Explained::NoSuchJob };
-        if jobs::queue_name(job).is_none() {
-            return Explained::NotQueued;
-        }
         let owner: Uid = uid_of(job);
         let is_owned = |workload: &&Workload| {
             workload.owner_references().iter().any(|reference| owner == reference.uid.as_str())
         };
         let explanation =
             self.workloads.iter().find(is_owned).and_then(|workload| self.engine.explain(&uid_of(workload)));
-        explanation.map_or_else(|| self.without_workload(job), |found| Explained::Workload(Box::new(found)))
+        match explanation {
+            Some(found) => Explained::Workload(Box::new(found)),
+            None if jobs::queue_name(job).is_none() && !self.manages_unnamed => Explained::NotQueued,
+            None => self.without_workload(job),
+        }
     }
 
     /// A Workload of the cluster.
@@ -146,7 +149,8 @@ impl Snapshot {
     }
 
     fn without_workload(&self, job: &Job) -> Explained {
-        let around = Surroundings { classes: &self.classes, flavor: &|_| None };
+        let manages_unnamed = self.manages_unnamed;
+        let around = Surroundings { classes: &self.classes, flavor: &|_| None, manages_unnamed };
         match jobs::plan(job, &[], &around) {
             Step::Warn { reason, message } => Explained::Refused { reason, message },
             _ => Explained::NoWorkload,

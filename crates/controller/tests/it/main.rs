@@ -8,6 +8,7 @@ mod fallback;
 mod pods;
 mod pods_failing;
 mod pods_preempting;
+mod policies;
 mod readiness;
 mod workloads;
 mod world;

@@ -1,9 +1,11 @@
 //! What the audit log of a real API server tells of the requests of Gangway's parts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use gangway_api::install::{DEFAULT_NAMESPACE, RIGHTS, Which};
 use serde_json::Value;
 
 use super::kinds::Kind;
@@ -37,4 +39,47 @@ fn write(entry: &Value) -> Write {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let code = entry["responseStatus"]["code"].as_i64().unwrap_or_default();
     Write { verb: text(&entry["verb"]), uri: text(&entry["requestURI"]), code }
+}
+
+/// Groups that a control plane without add-ons does not serve.
+const ADD_ONS: [&str; 7] = [
+    "jobset.x-k8s.io",
+    "kubeflow.org",
+    "leaderworkerset.x-k8s.io",
+    "ray.io",
+    "sparkoperator.k8s.io",
+    "trainer.kubeflow.org",
+    "workload.codeflare.dev",
+];
+
+/// Rights of the installed accounts that no request has needed so far, as part, resource and verb.
+pub fn unused_rights(log: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(log).with_context(|| format!("read {}", log.display()))?;
+    let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let used: BTreeSet<(String, String)> = entries.filter_map(|entry| used_right(&entry)).collect();
+    let is_here = |which: Which, group: &str| which != Which::AllOfOlder && !ADD_ONS.contains(&group);
+    let mut unused = Vec::new();
+    for right in RIGHTS.iter().filter(|right| is_here(right.which, right.group)) {
+        for resource in right.resources {
+            for verb in right.verbs {
+                let one = format!("{} {resource} {verb}", right.part);
+                if !used.contains(&(right.group.to_owned(), one.clone())) {
+                    unused.push(one);
+                }
+            }
+        }
+    }
+    Ok(unused)
+}
+
+/// The group, and the right that an installed account has used with a request.
+fn used_right(entry: &Value) -> Option<(String, String)> {
+    let accounts = format!("system:serviceaccount:{DEFAULT_NAMESPACE}:");
+    let part = entry["user"]["username"].as_str()?.strip_prefix(&accounts)?.to_owned();
+    let text = |field: &str| entry["objectRef"][field].as_str().unwrap_or_default();
+    let resource = match text("subresource") {
+        "" => text("resource").to_owned(),
+        subresource => format!("{}/{subresource}", text("resource")),
+    };
+    Some((text("apiGroup").to_owned(), format!("{part} {resource} {}", entry["verb"].as_str()?)))
 }

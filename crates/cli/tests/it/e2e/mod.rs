@@ -4,9 +4,9 @@
 //! The real API server is used when `KUBEBUILDER_ASSETS` names its programs; `.ci/run` sets it.
 //! `GANGWAY_SCENARIO=some_name` runs only the scenarios whose names contain that; several are separated by commas.
 
-mod audit;
+pub mod audit;
 mod clock;
-mod cluster;
+pub mod cluster;
 mod embedded;
 mod kinds;
 mod objects;
@@ -15,7 +15,7 @@ mod report;
 mod scenarios;
 mod scene;
 mod steps;
-mod world;
+pub mod world;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -55,6 +55,10 @@ fn cluster() {
         run_all(&world).await
     });
     assert!(passed, "scenarios failed on a real API server\n{}", cluster.logs());
+    let unused = audit::unused_rights(&cluster.directory().join("audit.log")).expect("the log of requests");
+    println!("end-to-end: rights that no scenario has needed: {}", unused.join(", "));
+    let missing = cluster.missing_rights();
+    assert!(missing.is_empty(), "the installed rights are not enough:\n{}", missing.join("\n"));
 }
 
 /// Runs every scenario, says how each went, and whether all went well.

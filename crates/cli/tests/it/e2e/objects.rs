@@ -121,6 +121,12 @@ impl Job {
         self
     }
 
+    /// It names no queue.
+    pub fn without_queue(mut self) -> Self {
+        self.queue = None;
+        self
+    }
+
     pub fn priority_class(mut self, class: &str) -> Self {
         self.priority_class = Some(class.to_owned());
         self

@@ -6,14 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use gangway_model::Clock;
 use kube::Client;
-use kube::api::PostParams;
-use serde_json::Value;
-
-use super::kinds::CRD;
-use super::objects::condition;
 
 /// The nodes of every world, in the words of `gangway node --fake`: room for the pods of all scenarios at once,
 /// nodes for the flavors of `second_flavor` and `two_resource_groups`, and some that scenarios label when they are to come.
@@ -65,28 +60,4 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
         .build()
         .expect("a runtime can be made on any machine that runs tests");
     tokio::task::LocalSet::new().block_on(&runtime, future)
-}
-
-/// Creates the CRDs, and returns when their objects can be created.
-pub async fn install_crds(client: &Client, crds: Vec<Value>) -> Result<()> {
-    let api = CRD.api(client, "");
-    let mut names = Vec::new();
-    for crd in crds {
-        let name = super::objects::name(&crd).to_owned();
-        let created = api.create(&PostParams::default(), &serde_json::from_value(crd)?).await;
-        created.with_context(|| format!("create CRD {name}"))?;
-        names.push(name);
-    }
-    for name in names {
-        let established = |crd: Option<&kube::core::DynamicObject>| {
-            crd.is_some_and(|crd| {
-                condition(&serde_json::to_value(crd).unwrap_or_default(), "Established").status == "True"
-            })
-        };
-        let wait = kube::runtime::wait::await_condition(api.clone(), &name, established);
-        tokio::time::timeout(Duration::from_secs(30), wait)
-            .await
-            .with_context(|| format!("CRD {name} was not established within 30 s"))??;
-    }
-    Ok(())
 }

@@ -55,6 +55,12 @@ pub(in crate::workloads) fn facts(job: &Job) -> JobFacts {
 pub(in crate::workloads) struct JobView<'j>(pub(in crate::workloads) &'j Job);
 
 impl<'j> JobView<'j> {
+    /// Whether another Job controls it.
+    pub(super) fn has_managed_owner(self) -> bool {
+        let owner = self.0.owner_references().iter().find(|owner| owner.controller == Some(true));
+        owner.is_some_and(|owner| owner.api_version == "batch/v1" && owner.kind == "Job")
+    }
+
     fn spec(self) -> Option<&'j JobSpec> {
         self.0.spec.as_ref()
     }
@@ -197,7 +203,7 @@ impl<'j> JobView<'j> {
         };
         let spec = WorkloadSpec {
             pod_sets: vec![self.pod_set()],
-            queue_name: Some(queue.to_owned()),
+            queue_name: Some(queue.to_owned()).filter(|name| !name.is_empty()),
             priority_class_ref: priority.class.clone(),
             priority: Some(priority.value),
             active: Some(true),

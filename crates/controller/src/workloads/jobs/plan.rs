@@ -47,6 +47,8 @@ pub(in crate::workloads) struct Owned<'w> {
 pub(in crate::workloads) struct Surroundings<'s> {
     pub(in crate::workloads) classes: &'s Classes,
     pub(in crate::workloads) flavor: &'s dyn Fn(&str) -> Option<&'s ResourceFlavorSpec>,
+    /// Whether Jobs that name no queue are managed too; they wait until they do.
+    pub(in crate::workloads) manages_unnamed: bool,
 }
 
 /// The priority of a Job, or the name of the WorkloadPriorityClass that does not exist.
@@ -61,7 +63,9 @@ pub(in crate::workloads) fn plan(job: &Job, owned: &[Owned<'_>], around: &Surrou
     let live: Vec<&Owned<'_>> = owned.iter().filter(|w| !w.state.is_finished()).collect();
     // Who takes the label off a Job that is queued or runs does not get around the queue by that.
     let known_queue = live.iter().find_map(|w| w.object.spec.queue_name.as_deref());
-    let Some(queue) = queue_name(job).or(known_queue) else { return Step::Nothing };
+    // Whose owner is queued is spoken for by it.
+    let unnamed = (around.manages_unnamed && !view.has_managed_owner()).then_some("");
+    let Some(queue) = queue_name(job).or(known_queue).or(unnamed) else { return Step::Nothing };
     if let Some(message) = unsupported(job) {
         return refuse(view, &live, message);
     }
@@ -175,7 +179,8 @@ fn mismatch(view: JobView<'_>, live: &[&Owned<'_>], queue: &str) -> Step {
     match live {
         [] => Step::Nothing,
         [one] if one.state.reservation().is_none() && view.has_stopped() && !view.is_injected() => {
-            update(one.object, json!({"podSets": [view.pod_set()], "queueName": queue}))
+            let name = Some(queue).filter(|name| !name.is_empty());
+            update(one.object, json!({"podSets": [view.pod_set()], "queueName": name}))
         }
         [one, ..] => give_up(view, one.object),
     }
@@ -218,7 +223,7 @@ fn follow(
 
 /// The Workload of a queued Job follows what may be changed of it.
 fn follow_queued_job(view: JobView<'_>, workload: &Workload, queue: &str, priority: &Wanted) -> Step {
-    if workload.spec.queue_name.as_deref() != Some(queue) {
+    if workload.spec.queue_name.as_deref().unwrap_or_default() != queue {
         return update(workload, json!({"queueName": queue}));
     }
     if !view.is_up_to_date(workload) {

@@ -58,6 +58,34 @@ fn a_job_that_is_not_ours_or_is_over_needs_nothing() {
 }
 
 #[test]
+fn a_job_without_a_queue_waits_for_one_where_such_jobs_are_managed() {
+    let unnamed = |change: Value| {
+        let no_queue = json!({"metadata": {"labels": {names::QUEUE_NAME_LABEL: null}}});
+        let mut world = World::new(merged(merged(job(), no_queue), change));
+        world.manages_unnamed = true;
+        world
+    };
+    let step = unnamed(json!({"spec": {"suspend": false}})).step();
+    assert!(suspends(EventReason::Suspended)(&step), "{step:?}");
+    let owner =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "o", "uid": "o", "controller": true}]);
+    let child = unnamed(json!({"metadata": {"ownerReferences": owner}, "spec": {"suspend": false}}));
+    assert_eq!(child.step(), Step::Nothing, "its owner is what is queued");
+    let mut world = unnamed(json!({}));
+    let step = world.step();
+    let Step::CreateWorkload(workload) = &step else { panic!("{step:?}") };
+    assert_eq!(workload.spec.queue_name, None);
+    world.land(step);
+    assert_eq!(world.step(), Step::Nothing);
+    world.job = merged(world.job, json!({"metadata": {"labels": {names::QUEUE_NAME_LABEL: "lq"}}}));
+    let step = world.step();
+    assert!(is_update(&step), "{step:?}");
+    world.land(step);
+    assert_eq!(world.workloads[0].0["spec"]["queueName"], "lq");
+    assert_eq!(world.step(), Step::Nothing);
+}
+
+#[test]
 fn a_suspended_job_gets_a_workload_that_describes_it() {
     let gates = json!({"metadata": {"annotations": {names::ADMISSION_GATED_BY_ANNOTATION: "x.io/gate"}}});
     let world = World::queued_with(gates);

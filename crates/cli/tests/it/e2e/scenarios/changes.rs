@@ -84,3 +84,25 @@ pub async fn namespace_not_selected_then_labelled(scene: &Scene) -> Result<()> {
     scene.label_namespace("team", scene.name()).await?;
     scene.started("a").await.map(|_| ())
 }
+
+/// Jobs that name no queue are managed too.
+pub const UNNAMED: &str = "
+apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+manageJobsWithoutQueueName: true
+";
+
+pub async fn job_without_a_queue_waits_for_one(scene: &Scene) -> Result<()> {
+    scene.queue("1").await?;
+    scene.submit(Job::new("a").without_queue().unsuspended()).await?;
+    scene.stopped("a").await?;
+    let workload = scene.waits("a", "Misconfigured").await?;
+    let message = condition(&workload, "QuotaReserved").message;
+    ensure!(message.contains(QUEUE_NAME), "the message says what to do: {message}");
+    ensure!(workload["spec"]["queueName"].is_null(), "{workload}");
+    scene.patch(JOB, "a", json!({ "metadata": { "labels": { QUEUE_NAME: "main" } } })).await?;
+    scene.started("a").await?;
+    let after = scene.workload_has("a", ("Admitted", "True", "Admitted")).await?;
+    ensure!(uid(&workload) == uid(&after), "the Workload was changed, not replaced");
+    scene.succeed("a").await
+}

@@ -124,6 +124,14 @@ kind: Configuration
 /// Scenarios in which pods have to be ready, or the controller ends and begins again while others run.
 pub const CONFIGURED: &[Group] = &[
     Group {
+        config: changes::UNNAMED,
+        one_by_one: false,
+        scenarios: &[scenarios! {
+            changes:
+                job_without_a_queue_waits_for_one;
+        }],
+    },
+    Group {
         config: readiness::CONCURRENT,
         one_by_one: false,
         scenarios: &[

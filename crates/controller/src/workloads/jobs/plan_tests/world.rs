@@ -127,6 +127,7 @@ pub(super) struct World {
     pub(super) workloads: Vec<(Value, State)>,
     pub(super) classes: Classes,
     pub(super) flavors: BTreeMap<String, ResourceFlavorSpec>,
+    pub(super) manages_unnamed: bool,
 }
 
 impl World {
@@ -143,7 +144,7 @@ impl World {
             "tolerations": [{"key": "slow", "operator": "Exists"}, {"key": "fast", "operator": "Exists"}],
         });
         let flavors = [("fast".to_owned(), serde_json::from_value(fast).unwrap())].into();
-        Self { job, workloads: Vec::new(), classes, flavors }
+        Self { job, workloads: Vec::new(), classes, flavors, manages_unnamed: false }
     }
 
     /// A queued Job with its Workload.
@@ -182,7 +183,8 @@ impl World {
             .collect();
         let owned: Vec<Owned<'_>> = objects.iter().map(|(object, state)| Owned { object, state }).collect();
         let flavor = |name: &str| self.flavors.get(name);
-        plan(&job, &owned, &Surroundings { classes: &self.classes, flavor: &flavor })
+        let manages_unnamed = self.manages_unnamed;
+        plan(&job, &owned, &Surroundings { classes: &self.classes, flavor: &flavor, manages_unnamed })
     }
 
     /// What the API makes of a step.
