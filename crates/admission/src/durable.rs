@@ -153,10 +153,16 @@ impl Durable {
             };
             return standing(Deactivated, message);
         }
-        let Impediments { invalid, gates } = workload.impediments.as_deref()?;
-        match invalid {
-            Some(problem) => standing(Misconfigured, problem.clone()),
-            None => standing(AdmissionGated, format!("Waiting for {} to approve", gates.join(", "))),
+        let Impediments { invalid, gates, foreign_owner } = workload.impediments.as_deref()?;
+        match (foreign_owner, invalid) {
+            (Some(kind), _) => {
+                let message = format!(
+                    "The Workload belongs to a {kind}, which Gangway cannot start yet; use a batch/v1 Job"
+                );
+                standing(Misconfigured, message)
+            }
+            (None, Some(problem)) => standing(Misconfigured, problem.clone()),
+            (None, None) => standing(AdmissionGated, format!("Waiting for {} to approve", gates.join(", "))),
         }
     }
 

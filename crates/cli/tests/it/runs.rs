@@ -73,10 +73,10 @@ fn output_that_is_no_text_is_shown_with_marks() {
 #[test]
 fn a_job_that_is_never_queued_says_why() {
     let class = "labels: {kueue.x-k8s.io/queue-name: main, kueue.x-k8s.io/priority-class: missing}";
-    let elastic = format!("{IN_QUEUE}, annotations: {{kueue.x-k8s.io/job-min-parallelism: \"1\"}}");
+    let elastic = format!("{IN_QUEUE}, annotations: {{kueue.x-k8s.io/elastic-job: \"true\"}}");
     let table = [
         (job(class, "", "host", "true"), "WorkloadPriorityClassNotFound: WorkloadPriorityClass missing does"),
-        (job(&elastic, "", "host", "true"), "UnsupportedJob: kueue.x-k8s.io/job-min-parallelism is not"),
+        (job(&elastic, "", "host", "true"), "UnsupportedJob: kueue.x-k8s.io/elastic-job is not"),
         (job(IN_QUEUE, "parallelism: 0", "host", "true"), "NoPodsWanted: spec.parallelism is 0"),
     ];
     for (job, expected) in table {

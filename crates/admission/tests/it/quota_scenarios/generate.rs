@@ -368,7 +368,10 @@ impl Making {
     }
 
     fn assign(&mut self, queue: &ClusterQueue, pod_set: &PodSet) -> Option<Assignment> {
-        let usage: Requests = pod_set.requests.times(i64::from(pod_set.count));
+        // Some began with more pods, which are not needed any more.
+        let reclaimed = if self.random.percent(12) { self.random.between(1, 3) as i32 } else { 0 };
+        let count = pod_set.count + reclaimed;
+        let usage: Requests = pod_set.requests.times(i64::from(count));
         let mut flavors = Vec::new();
         let chosen: Vec<FlavorName> =
             queue.resource_groups.iter().map(|group| self.random.one_of(&group.flavors).flavor).collect();
@@ -376,6 +379,6 @@ impl Making {
             let group = queue.resource_groups.iter().position(|group| group.resources.contains(resource))?;
             flavors.push((resource.clone(), chosen[group].clone()));
         }
-        Some(Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count })
+        Some(Assignment { name: pod_set.name.clone(), flavors, usage, count, reclaimed })
     }
 }

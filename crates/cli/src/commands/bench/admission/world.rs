@@ -161,6 +161,7 @@ pub fn running(number: usize, queue: usize, shape: Shape, priority: i32, flavor:
             flavors: ["cpu", "memory"].map(|resource| (resource.into(), flavor.as_str().into())).into(),
             usage: shape.requests(i64::from(shape.pods)),
             count: shape.pods,
+            reclaimed: 0,
         }]
         .into(),
     };
