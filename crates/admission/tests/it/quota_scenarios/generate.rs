@@ -42,7 +42,8 @@ impl Scenario {
         let crowded = random.percent(60);
         let flavors = if crowded { 1 } else { random.one_of(&[1, 1, 2, 3]) };
         let gpus = if crowded { 0 } else { random.one_of(&[0, 0, 0, 1, 2]) };
-        let mut making = Making { random, scenario: Self::default(), flavors, gpus, crowded };
+        let ended = Random::new(!seed);
+        let mut making = Making { random, ended, scenario: Self::default(), flavors, gpus, crowded };
         making.make_flavors();
         let roots = if crowded { 1 } else { making.random.one_of(&[1, 1, 1, 2, 3]) };
         for root in 0..roots {
@@ -108,6 +109,8 @@ impl Scenario {
 
 struct Making {
     random: Random,
+    /// Of whose pods some have ended.
+    ended: Random,
     scenario: Scenario,
     flavors: i64,
     gpus: i64,
@@ -369,7 +372,7 @@ impl Making {
 
     fn assign(&mut self, queue: &ClusterQueue, pod_set: &PodSet) -> Option<Assignment> {
         // Some began with more pods, which are not needed any more.
-        let reclaimed = if self.random.percent(12) { self.random.between(1, 3) as i32 } else { 0 };
+        let reclaimed = if self.ended.percent(12) { self.ended.between(1, 3) as i32 } else { 0 };
         let count = pod_set.count + reclaimed;
         let usage: Requests = pod_set.requests.times(i64::from(count));
         let mut flavors = Vec::new();
