@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use gangway_cli::clock::SystemClock;
 use gangway_model::Clock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -225,15 +225,11 @@ async fn bind(scene: &Scene, pod: &str, node: &str) -> Result<()> {
         "target": { "apiVersion": "v1", "kind": "Node", "name": node },
     });
     let api = POD.api(scene.client(), scene.name());
-    let bound: Result<Value, _> =
-        api.create_subresource("binding", pod, &PostParams::default(), &serde_json::to_vec(&binding)?).await;
-    let is_bound = match bound {
-        Ok(_) => true,
-        Err(kube::Error::Api(status)) => status.code == 409,
-        Err(_) => false,
-    };
-    ensure!(is_bound, "pod {pod} cannot be bound to {node}");
-    Ok(())
+    let bound = api.create_subresource::<_, Value>("binding", pod, &PostParams::default(), &binding).await;
+    match bound {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        bound => bound.map(|_| ()).with_context(|| format!("bind pod {pod} to {node}")),
+    }
 }
 
 /// The Workload of a Job, as it is now.

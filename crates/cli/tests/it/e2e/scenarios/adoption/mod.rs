@@ -108,7 +108,8 @@ async fn nobody_starts_early(scene: &Scene, dump: &Dump) -> Result<()> {
     let slow = nlp.workload("slow-start").await?;
     let at = seconds(&slow["status"]["requeueState"]["requeueAt"])?;
     ensure!(at - changed_at(&slow, "Evicted")? == 3600, "{slow}");
-    scene.beside("platform").workload_has("orphan", ("QuotaReserved", "False", "Misconfigured")).await?;
+    // It says already what Gangway would say, in the coarser words.
+    scene.beside("platform").workload_has("orphan", ("QuotaReserved", "False", "Inadmissible")).await?;
     nlp.workload_has("huge", ("QuotaReserved", "False", "ExceedsMaxQuota")).await?;
     Ok(())
 }
