@@ -153,10 +153,16 @@ impl Durable {
             };
             return standing(Deactivated, message);
         }
-        let Impediments { invalid, gates } = workload.impediments.as_deref()?;
-        match invalid {
-            Some(problem) => standing(Misconfigured, problem.clone()),
-            None => standing(AdmissionGated, format!("Waiting for {} to approve", gates.join(", "))),
+        let Impediments { invalid, gates, foreign_owner } = workload.impediments.as_deref()?;
+        match (foreign_owner, invalid) {
+            (Some(kind), _) => {
+                let message = format!(
+                    "The Workload belongs to a {kind}, which Gangway cannot start yet; use a batch/v1 Job"
+                );
+                standing(Misconfigured, message)
+            }
+            (None, Some(problem)) => standing(Misconfigured, problem.clone()),
+            (None, None) => standing(AdmissionGated, format!("Waiting for {} to approve", gates.join(", "))),
         }
     }
 
@@ -223,6 +229,9 @@ impl Durable {
                 format!("ClusterQueue {name} needs ResourceFlavors that do not exist: {list}"),
             );
         }
+        if let Some(problem) = self.not_supported(queue) {
+            return problem;
+        }
         if let Some(cohort) = queue.cohort.as_ref().filter(|cohort| in_cycle(&self.cohorts, cohort)) {
             let message = format!(
                 "ClusterQueue {name} is in cohort {cohort}, whose parents lead back to itself; give one of them another parent"
@@ -233,6 +242,24 @@ impl Durable {
             return problem;
         }
         (Ready, ready_message(queue))
+    }
+
+    /// What a queue asks for that would change who is admitted, and that nobody does, if it asks for such a thing.
+    fn not_supported(&self, queue: &ClusterQueue) -> Option<(ClusterQueueReason, String)> {
+        let mut problems = queue.not_supported.clone();
+        let quotas = queue.resource_groups.iter().flat_map(|group| &group.flavors);
+        problems.extend(quotas.filter_map(|quotas| {
+            let topology = self.flavors.get(&quotas.flavor)?.topology.as_ref()?;
+            Some(format!(
+                "ResourceFlavor {} has spec.topologyName {topology}; use a flavor without one",
+                quotas.flavor
+            ))
+        }));
+        let name = &queue.name;
+        let message = || {
+            format!("ClusterQueue {name} asks for what Gangway does not do yet: {}", problems.join(". "))
+        };
+        (!problems.is_empty()).then(|| (ClusterQueueReason::NotSupported, message()))
     }
 
     /// What keeps a queue's admission checks from being answered, if anything does.
@@ -255,7 +282,7 @@ impl Durable {
             return None;
         }
         let message =
-            format!("ClusterQueue {name} demands AdmissionChecks that nobody answers: {}", list(idle));
+            format!("ClusterQueue {name} demands AdmissionChecks that nobody answers: {}; install their controller or take them off spec.admissionChecksStrategy. Those of Kueue itself, kueue.x-k8s.io/multikueue and kueue.x-k8s.io/provisioning-request, cannot be answered here", list(idle));
         Some((AdmissionCheckInactive, message))
     }
 

@@ -670,7 +670,7 @@ pub(crate) fn assignments(
             }
         }
         flavors.sort();
-        Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count }
+        Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count, reclaimed: 0 }
     };
     pod_sets.iter().zip(&need.pod_sets).map(assignment).collect()
 }

@@ -37,6 +37,8 @@ pub(crate) struct Holder {
     /// Its place in the order of its queue, were it waiting.
     pub(crate) queued_at: Timestamp,
     pub(crate) usage: Arc<CellAmounts>,
+    /// Nobody here could make it leave.
+    pub(crate) is_fixed: bool,
 }
 
 /// A flavor of a resource group, as a queue has it.

@@ -51,7 +51,8 @@ pub(crate) fn due(
     workload: &Workload,
     now: Timestamp,
 ) -> Option<(Action, State)> {
-    if workload.deleting || workload.state.is_finished() {
+    // Who belongs to others goes on as they left it: nobody here could stop it, and how it fares is not known.
+    if workload.deleting || workload.state.is_finished() || workload.foreign_owner().is_some() {
         return None;
     }
     let at = now.whole_second();
@@ -262,7 +263,7 @@ pub(crate) fn preempted(
     now: Timestamp,
 ) -> Option<(Action, State)> {
     let State::Holding(reservation) = &workload.state else { return None };
-    if workload.deleting {
+    if workload.deleting || workload.foreign_owner().is_some() {
         return None;
     }
     let message = format!(
@@ -361,6 +362,9 @@ pub(crate) fn deadline(
     readiness: Option<&WaitForPodsReady>,
     workload: &Workload,
 ) -> Option<Timestamp> {
+    if workload.foreign_owner().is_some() {
+        return None;
+    }
     match &workload.state {
         State::Evicting(reservation, eviction) => {
             let job = durable.jobs.get(workload.owner.as_ref()?).filter(|job| job.stopped)?;

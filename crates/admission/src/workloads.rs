@@ -482,7 +482,8 @@ impl Engine {
             return Some(CountedAs { local, cluster: Some(cluster), counted, holds });
         }
         let State::Pending(pending) = &workload.state else { return None };
-        let queued = workload.active && lifecycle::is_queued(pending);
+        // Who waits out a backoff is not in its queue.
+        let queued = workload.active && lifecycle::may_queue(pending, self.memory.time);
         if !queued {
             return None;
         }
@@ -593,7 +594,10 @@ impl Engine {
         self.note_changed(ChangedQueue::Cluster(cluster));
         let Some(holds) = holds else { return };
         if sign > 0 {
-            let holder = Holder { id, queued_at: holds.queued_at, usage: holds.usage.clone() };
+            let workload = self.durable.workloads.get(id);
+            let is_fixed = workload.is_some_and(|workload| workload.foreign_owner().is_some());
+            let (queued_at, usage) = (holds.queued_at, holds.usage.clone());
+            let holder = Holder { id, queued_at, usage, is_fixed };
             self.memory.ledger.enter(cluster, holds.key.clone(), holder);
         } else {
             self.memory.ledger.leave(cluster, &holds.key);

@@ -27,8 +27,83 @@ fn derive() -> Vec<CustomResourceDefinition> {
         finished(priority_class_crd()),
         finished(Workload::crd()),
     ];
+    all.extend(KEPT.iter().map(|kept| finished(kept_crd(kept))));
     all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     all
+}
+
+/// A kind of the reference that nobody acts on here. Its objects are kept as they are.
+struct Kept {
+    kind: &'static str,
+    plural: &'static str,
+    short_name: &'static str,
+    has_status: bool,
+    description: &'static str,
+}
+
+const KEPT: &[Kept] = &[
+    Kept {
+        kind: "MultiKueueCluster",
+        plural: "multikueueclusters",
+        short_name: "mkc",
+        has_status: true,
+        description: "A cluster to which Workloads may be sent. Kept and not acted on.",
+    },
+    Kept {
+        kind: "MultiKueueConfig",
+        plural: "multikueueconfigs",
+        short_name: "mkconf",
+        has_status: false,
+        description: "To which clusters Workloads may be sent. Kept and not acted on.",
+    },
+    Kept {
+        kind: "ProvisioningRequestConfig",
+        plural: "provisioningrequestconfigs",
+        short_name: "prc",
+        has_status: false,
+        description: "How nodes are asked for. Kept and not acted on.",
+    },
+    Kept {
+        kind: "Topology",
+        plural: "topologies",
+        short_name: "topo",
+        has_status: false,
+        description: "How nodes are near each other. Kept and not acted on.",
+    },
+];
+
+/// The kinds whose objects are kept and not acted on.
+pub fn kept_kinds() -> impl Iterator<Item = &'static str> {
+    KEPT.iter().map(|kept| kept.kind)
+}
+
+/// The definition of a kind into which nobody looks: whatever stands in its objects stays there.
+fn kept_crd(kept: &Kept) -> CustomResourceDefinition {
+    let Kept { kind, plural, short_name, has_status, description } = kept;
+    let opaque = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut properties = json!({"spec": opaque});
+    let mut version = json!({"name": VERSION, "served": true, "storage": true});
+    if *has_status {
+        properties["status"] = opaque;
+        version["subresources"] = json!({"status": {}});
+    }
+    let schema = json!({"type": "object", "description": description, "properties": properties});
+    version["schema"] = json!({"openAPIV3Schema": schema});
+    let value = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "plural": plural, "singular": kind.to_lowercase(), "kind": kind,
+                "listKind": format!("{kind}List"), "shortNames": [short_name], "categories": ["kueue"],
+            },
+            "scope": "Cluster",
+            "versions": [version],
+        },
+    });
+    serde_json::from_value(value).expect("the literal above is a CustomResourceDefinition")
 }
 
 /// Every CustomResourceDefinition as one YAML file.

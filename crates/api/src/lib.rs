@@ -15,5 +15,5 @@ mod strict;
 pub mod time;
 mod yaml;
 
-pub use crds::{crds, crds_yaml};
+pub use crds::{crds, crds_yaml, kept_kinds};
 pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

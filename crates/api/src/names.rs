@@ -51,6 +51,9 @@ pub const ORIGINAL_TEMPLATE_ANNOTATION: &str = "gangway.dev/original-template";
 
 /// The controller of AdmissionChecks that people answer by hand.
 pub const MANUAL_CHECK_CONTROLLER: &str = "gangway.dev/manual";
+/// The controllers of AdmissionChecks that are part of the reference itself.
+pub const REFERENCE_CHECK_CONTROLLERS: [&str; 2] =
+    ["kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request"];
 /// In a rule of fallback: every flavor that has no rule of its own.
 pub const ANY_FLAVOR: &str = "*";
 

@@ -314,7 +314,8 @@ impl Reader {
         if condition.status {
             return None;
         }
-        let reason = PendingReason::parse(&condition.reason).unwrap_or_else(|| {
+        let known = PendingReason::parse(&condition.reason);
+        let reason = known.or_else(|| coarse_reason(&condition.reason)).unwrap_or_else(|| {
             self.repaired = true;
             PendingReason::PendingEvaluation
         });
@@ -348,6 +349,17 @@ impl Reader {
             FinishReason::Failed
         });
         Finish { reason, message: condition.message.clone(), at: condition.at }
+    }
+}
+
+/// Why somebody waits in the coarser words that the reference uses where its granular reasons are switched off. It is
+/// evaluated anew, and then said in ours.
+fn coarse_reason(reason: &str) -> Option<PendingReason> {
+    match reason {
+        "Pending" => Some(PendingReason::PendingEvaluation),
+        "Inadmissible" => Some(PendingReason::Misconfigured),
+        "Waiting" => Some(PendingReason::WaitingForPodsReady),
+        _ => None,
     }
 }
 
@@ -520,6 +532,22 @@ mod tests {
             let list: Vec<_> = conditions(&state).into_iter().chain(late.clone()).collect();
             let reading = read(&list, notes(&state));
             assert_eq!(reading, Reading { state, repaired: true });
+        }
+    }
+
+    #[test]
+    fn coarse_reasons_are_no_contradiction() {
+        let table = [
+            ("Pending", PendingReason::PendingEvaluation, false),
+            ("Inadmissible", PendingReason::Misconfigured, false),
+            ("Waiting", PendingReason::WaitingForPodsReady, false),
+            ("Nonsense", PendingReason::PendingEvaluation, true),
+        ];
+        for (word, meant, repaired) in table {
+            let list = [condition(ConditionType::QuotaReserved, false, word, "why", at(4))];
+            let waiting = Waiting { reason: meant, message: "why".into(), since: at(4) };
+            let state = State::Pending(Pending { waiting: Some(waiting), ..Pending::default() });
+            assert_eq!(read(&list, Notes::default()), Reading { state, repaired }, "{word}");
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Flavor {
     pub node_taints: Vec<Taint>,
     /// Tolerations that pods get with it.
     pub tolerations: Vec<Toleration>,
+    /// The topology of its nodes, by which nobody places pods yet.
+    pub topology: Option<String>,
 }
 
 /// What is done with a queue that is stopped.
@@ -191,6 +193,8 @@ pub struct ClusterQueue {
     pub invalid: Option<String>,
     /// Settings that it asks for and that nobody acts on; it says so.
     pub not_acted_on: Vec<String>,
+    /// What it asks for that would change who is admitted, and that nobody does yet, in sentences; then it admits nobody.
+    pub not_supported: Vec<String>,
 }
 
 /// A LocalQueue.

@@ -163,6 +163,7 @@ reasons! {
         Terminating: "It is being deleted and waits for its Workloads to end.", "Its last Workload ends.";
         Stopped: "Its stop policy is Hold or HoldAndDrain.", "`stopPolicy` is None.";
         FlavorNotFound: "It names a ResourceFlavor that does not exist.", "The ResourceFlavor is created.";
+        NotSupported: "It asks for something that would change who is admitted, and that Gangway does not do yet; the message names the field and what to do.", "The setting is removed.";
         CohortCycle: "Its cohort is its own ancestor.", "One of the cohorts gets another parent.";
         AdmissionCheckNotFound: "It names an AdmissionCheck that does not exist.", "The AdmissionCheck is created.";
         AdmissionCheckInactive: "It names an AdmissionCheck that no controller answers.", "The check becomes active or is removed from the queue.";

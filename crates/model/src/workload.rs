@@ -68,16 +68,29 @@ pub struct Impediments {
     pub invalid: Option<String>,
     /// Admission gates that are still closed.
     pub gates: Vec<String>,
+    /// The kind of the object that owns it, where that is none that is started and stopped here.
+    pub foreign_owner: Option<String>,
 }
 
 impl Impediments {
     /// These, if there are any.
-    pub fn new(invalid: Option<String>, gates: Vec<String>) -> Option<Box<Self>> {
-        (invalid.is_some() || !gates.is_empty()).then(|| Box::new(Self { invalid, gates }))
+    pub fn new(
+        invalid: Option<String>,
+        gates: Vec<String>,
+        foreign_owner: Option<String>,
+    ) -> Option<Box<Self>> {
+        let impediments = Self { invalid, gates, foreign_owner };
+        (impediments != Self::default()).then(|| Box::new(impediments))
     }
 }
 
 impl Workload {
+    /// The kind of the object that owns it, where that is none that is started and stopped here: then nobody can make it leave.
+    #[inline]
+    pub fn foreign_owner(&self) -> Option<&str> {
+        self.impediments.as_ref()?.foreign_owner.as_deref()
+    }
+
     /// Whether the other record differs at most in version, generation and state.
     pub fn asks_the_same_as(&self, other: &Self) -> bool {
         let Self { version, generation, state, .. } = self;
@@ -363,10 +376,26 @@ pub struct Assignment {
     pub name: PodSetName,
     /// The flavor of each resource, by resource name.
     pub flavors: Vec<(ResourceName, FlavorName)>,
-    /// What all its pods together use.
+    /// What all its pods together were given.
     pub usage: Requests,
     /// How many pods are admitted.
     pub count: i32,
+    /// How many of them are not needed any more; what they were given is not used.
+    pub reclaimed: i32,
+}
+
+impl Assignment {
+    /// What the pods that are still needed use of a resource.
+    pub fn used(&self, resource: &str) -> i64 {
+        let given = self.usage.get(resource);
+        if self.reclaimed <= 0 || self.count <= 0 {
+            return given;
+        }
+        let (all, needed) = (i128::from(self.count), i128::from(self.count - self.reclaimed.min(self.count)));
+        // Rounded up where the pods were not given the same.
+        let used = (i128::from(given) * needed + all - 1).div_euclid(all);
+        i64::try_from(used).unwrap_or(given)
+    }
 }
 
 impl Admission {
@@ -387,7 +416,7 @@ impl Admission {
             assignment
                 .flavors
                 .iter()
-                .map(|(resource, flavor)| (flavor, resource, assignment.usage.get(resource.as_str())))
+                .map(|(resource, flavor)| (flavor, resource, assignment.used(resource.as_str())))
         })
     }
 }
@@ -401,4 +430,35 @@ pub struct Finish {
     pub message: String,
     /// When.
     pub at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assignment(given: i64, count: i32, reclaimed: i32) -> Assignment {
+        let usage = [("cpu".into(), given)].into_iter().collect();
+        let flavors = vec![("cpu".into(), "spot".into())];
+        Assignment { name: "main".into(), flavors, usage, count, reclaimed }
+    }
+
+    #[test]
+    fn pods_that_are_not_needed_any_more_use_nothing() {
+        let table = [
+            (assignment(4000, 4, 0), 4000),
+            (assignment(4000, 4, 2), 2000),
+            (assignment(4000, 4, 4), 0),
+            (assignment(4000, 4, 9), 0),
+            // Not the same for all: rounded up.
+            (assignment(1000, 3, 1), 667),
+            (assignment(i64::MAX, 2, 1), i64::MAX / 2 + 1),
+            (assignment(1000, 0, 1), 1000),
+            (assignment(1000, 4, -1), 1000),
+        ];
+        for (assignment, used) in table {
+            let admission = Admission { cluster_queue: "cq".into(), pod_sets: [assignment.clone()].into() };
+            let uses: Vec<i64> = admission.usage().map(|(_, _, amount)| amount).collect();
+            assert_eq!(uses, [used], "{assignment:?}");
+        }
+    }
 }

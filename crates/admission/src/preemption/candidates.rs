@@ -211,7 +211,7 @@ fn right(
     source: Option<Source>,
 ) -> Option<Right> {
     let uses_any = holder.usage.iter().any(|(cell, _)| request.needing.contains(cell));
-    if !uses_any || asker.barred.contains(&holder.id) {
+    if !uses_any || holder.is_fixed || asker.barred.contains(&holder.id) {
         return None;
     }
     let Some(source) = source else {

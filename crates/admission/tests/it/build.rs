@@ -21,7 +21,13 @@ pub fn requests(amounts: &[(&str, i64)]) -> Requests {
 }
 
 pub fn flavor(name: &str) -> Flavor {
-    Flavor { name: name.into(), node_labels: [].into(), node_taints: vec![], tolerations: vec![] }
+    Flavor {
+        name: name.into(),
+        node_labels: [].into(),
+        node_taints: vec![],
+        tolerations: vec![],
+        topology: None,
+    }
 }
 
 pub fn labelled(name: &str, key: &str, value: &str) -> Flavor {
@@ -101,6 +107,7 @@ pub fn cluster_queue(name: &str, resource_groups: Vec<ResourceGroup>) -> Cluster
         deleting: false,
         invalid: None,
         not_acted_on: vec![],
+        not_supported: vec![],
         timeouts: Timeouts::default(),
     }
 }

@@ -86,13 +86,13 @@ fn every_standing_reason_names_its_object() {
         ("inactive", |w| w.active = false, PendingReason::Deactivated, "spec.active"),
         (
             "gated",
-            |w| w.impediments = Impediments::new(None, vec!["budget".into()]),
+            |w| w.impediments = Impediments::new(None, vec!["budget".into()], None),
             PendingReason::AdmissionGated,
             "budget",
         ),
         (
             "invalid",
-            |w| w.impediments = Impediments::new(Some("-1 cpu".into()), Vec::new()),
+            |w| w.impediments = Impediments::new(Some("-1 cpu".into()), Vec::new(), None),
             PendingReason::Misconfigured,
             "-1 cpu",
         ),

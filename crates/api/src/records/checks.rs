@@ -13,7 +13,9 @@ pub fn admission_check(object: &kueue::AdmissionCheck) -> AdmissionCheck {
     let conditions = object.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let says_so =
         conditions.iter().any(|condition| condition.type_ == "Active" && condition.status == "True");
-    let active = says_so || object.spec.controller_name == names::MANUAL_CHECK_CONTROLLER;
+    // Who answered those has gone with the installation that was taken over, whatever it said last.
+    let is_orphaned = names::REFERENCE_CHECK_CONTROLLERS.contains(&object.spec.controller_name.as_str());
+    let active = says_so && !is_orphaned || object.spec.controller_name == names::MANUAL_CHECK_CONTROLLER;
     AdmissionCheck { name: object.name_any().into(), active }
 }
 

@@ -28,7 +28,8 @@ pub fn flavor(object: &ResourceFlavor) -> Read<Flavor> {
         Vec::new()
     });
     let node_labels = object.spec.node_labels.clone();
-    reader.finish(Flavor { name: name.into(), node_labels, node_taints, tolerations })
+    let topology = object.spec.topology_name.clone();
+    reader.finish(Flavor { name: name.into(), node_labels, node_taints, tolerations, topology })
 }
 
 /// A Namespace.

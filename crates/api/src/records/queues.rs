@@ -47,17 +47,28 @@ pub fn cluster_queue(object: &kueue::ClusterQueue) -> Read<ClusterQueue> {
         deleting: object.metadata.deletion_timestamp.is_some(),
         invalid: None,
         not_acted_on: Vec::new(),
+        not_supported: not_supported(spec),
     };
-    unsupported(&mut reader, spec);
+    reader.unsupported(spec.fair_sharing.is_some(), "spec.fairSharing");
     record.invalid = reader.summary();
     record.not_acted_on = reader.unsupported.iter().map(|setting| setting.path.clone()).collect();
     reader.finish(record)
 }
 
-fn unsupported(reader: &mut Reader, spec: &kueue::ClusterQueueSpec) {
-    reader.unsupported(spec.fair_sharing.is_some(), "spec.fairSharing");
-    reader.unsupported(spec.admission_scope.is_some(), "spec.admissionScope");
-    reader.unsupported(spec.concurrent_admission_policy.is_some(), "spec.concurrentAdmissionPolicy");
+/// What would change who is admitted, and that nobody does.
+fn not_supported(spec: &kueue::ClusterQueueSpec) -> Vec<String> {
+    const BY_USE: &str = "UsageBasedAdmissionFairSharing";
+    let by_use = spec.admission_scope.as_ref().is_some_and(|scope| scope.admission_mode == BY_USE);
+    let concurrent = spec.concurrent_admission_policy.is_some();
+    [
+        by_use.then(|| format!("spec.admissionScope.admissionMode is {BY_USE}; remove spec.admissionScope")),
+        concurrent.then(|| {
+            "spec.concurrentAdmissionPolicy is set; make the ClusterQueue again without it".to_owned()
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Timeouts of a queue. One that cannot be read makes the queue inactive: nobody would expect that of the configuration.

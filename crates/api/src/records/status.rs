@@ -115,12 +115,14 @@ fn admission_of(state: &State) -> Option<&Admission> {
     }
 }
 
-/// The same admission whatever the order in which it was written.
+/// What is written of an admission, whatever the order in which it was.
 fn by_name(mut admission: Admission) -> Admission {
     let pod_sets = Arc::make_mut(&mut admission.pod_sets);
     pod_sets.sort_by(|a, b| a.name.cmp(&b.name));
     for assignment in pod_sets {
         assignment.flavors.sort();
+        // That is not written with it.
+        assignment.reclaimed = 0;
     }
     admission
 }

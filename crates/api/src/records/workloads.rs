@@ -62,7 +62,7 @@ pub fn workload(object: &kueue::Workload, rules: &ResourceRules) -> Read<Workloa
         priority: object.spec.priority.unwrap_or(0),
         active: object.spec.active.unwrap_or(true),
         pod_sets: pod_sets.into(),
-        impediments: Impediments::new(invalid, gates(object)),
+        impediments: Impediments::new(invalid, gates(object), foreign_owner(object)),
         deleting: object.metadata.deletion_timestamp.is_some(),
         owner: owner(object),
         timeouts: timeouts.map(Box::new),
@@ -90,15 +90,30 @@ fn timeouts(reader: &mut Reader, object: &kueue::Workload) -> Option<Timeouts> {
 
 fn unsupported(reader: &mut Reader, spec: &kueue::WorkloadSpec) {
     reader.unsupported(spec.pod_sets.iter().any(|set| set.min_count.is_some()), "spec.podSets[].minCount");
-    let topology = spec.pod_sets.iter().any(|set| set.topology_request.is_some());
-    reader.unsupported(topology, "spec.podSets[].topologyRequest");
+    let topology = spec.pod_sets.iter().filter_map(|set| set.topology_request.as_ref());
+    reader.unsupported(topology.into_iter().any(asks_for_places), "spec.podSets[].topologyRequest");
     reader.unsupported(spec.maximum_execution_time_seconds.is_some(), "spec.maximumExecutionTimeSeconds");
     reader.unsupported(!spec.preemption_gates.is_empty(), "spec.preemptionGates");
+}
+
+/// Whether a topology request asks for something. Labels by which pods are told apart ask for nothing, and every Job of
+/// the reference has one.
+fn asks_for_places(request: &serde_json::Value) -> bool {
+    const NAMES_OF_PODS: [&str; 3] = ["podIndexLabel", "subGroupIndexLabel", "subGroupCount"];
+    let fields = request.as_object();
+    fields.into_iter().flatten().any(|(field, _)| !NAMES_OF_PODS.contains(&field.as_str()))
 }
 
 fn owner(object: &kueue::Workload) -> Option<Uid> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     Some(controller.uid.as_str().into())
+}
+
+/// What kind of object owns it, if that is no Job. Groups of pods own their Workload together: none of them controls it.
+fn foreign_owner(object: &kueue::Workload) -> Option<String> {
+    let is_job = |owner: &&meta::OwnerReference| owner.kind == "Job" && owner.api_version.starts_with("batch/");
+    let foreign = object.owner_references().iter().find(|owner| !is_job(owner))?;
+    Some(foreign.kind.clone())
 }
 
 fn gates(object: &kueue::Workload) -> Vec<String> {
@@ -122,9 +137,12 @@ fn pod_sets(reader: &mut Reader, object: &kueue::Workload, rules: &ResourceRules
                 (Requests::new(), Constraints::default())
             }
         };
+        let reclaimable = object.status.iter().flat_map(|status| &status.reclaimable_pods);
+        let reclaimable = reclaimable.filter(|pods| pods.name == set.name).map(|pods| pods.count.max(0)).sum();
         sets.push(PodSet {
             name: set.name.as_str().into(),
-            count: count.max(0),
+            // Pods that are not needed any more are not asked for.
+            count: count.saturating_sub(reclaimable).max(0),
             requests,
             constraints: Arc::new(constraints),
         });
@@ -175,6 +193,8 @@ pub(super) fn admission(reader: &mut Reader, admission: &kueue::Admission, sets:
             flavors: flavors.collect(),
             usage,
             count,
+            // Who runs with fewer pods than it asked for still needs all of them.
+            reclaimed: set.map_or(0, |set| (count - set.count).max(0)),
         });
     }
     let position = |a: &Assignment| sets.iter().position(|set| set.name == a.name).unwrap_or(usize::MAX);

@@ -239,6 +239,7 @@ fn holding() -> State {
         flavors: vec![("cpu".into(), "spot".into()), ("memory".into(), "spot".into())],
         usage,
         count: 3,
+        reclaimed: 0,
     };
     let admission = Admission { cluster_queue: "main".into(), pod_sets: [assignment].into() };
     State::Holding(Reservation {

@@ -12,6 +12,7 @@ use kube::Client;
 use rustc_hash::FxHashSet;
 
 use super::counts::{Lane, RequestCounts};
+use super::finalizers::Going;
 use crate::trouble::Trouble;
 
 /// Decisions that are sent but not answered, so that what is assumed never runs far ahead of the API.
@@ -30,6 +31,8 @@ pub(super) enum Target {
     Job(Uid),
     ClusterQueue(Uid),
     LocalQueue(Uid),
+    /// A ResourceFlavor or an AdmissionCheck.
+    Definition(Uid),
 }
 
 /// Why a write is made, so that its end can be told to whoever waits for it.
@@ -41,6 +44,8 @@ pub(super) enum Purpose {
     JobStep(Uid),
     /// A queue's status.
     QueueStatus(QueueRef),
+    /// An object that is being deleted is kept by a finalizer.
+    Finalizer(Going),
     /// An Event.
     Note,
 }

@@ -16,6 +16,7 @@
 mod counts;
 mod diagnostics;
 mod events;
+mod finalizers;
 mod jobs;
 mod landed;
 mod lanes;

@@ -23,6 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::counts::{Lane, RequestCounts};
 use super::diagnostics::Diagnostics;
 use super::events::Note;
+use super::finalizers::Going;
 use super::jobs::{self, Classes};
 use super::landed::Unsettled;
 use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
@@ -44,7 +45,7 @@ pub(super) struct Shell {
     pub(super) cluster_queues: Objects<ClusterQueue>,
     cohorts: Objects<Cohort>,
     pub(super) local_queues: Objects<LocalQueue>,
-    admission_checks: Objects<AdmissionCheck>,
+    pub(super) admission_checks: Objects<AdmissionCheck>,
     workload_classes: Objects<WorkloadPriorityClass>,
     pod_classes: Objects<PriorityClass>,
     pub(super) workloads: Objects<Workload>,
@@ -61,6 +62,8 @@ pub(super) struct Shell {
     pub(super) under_way: FxHashMap<DecisionId, UnderWay>,
     /// Decisions whose end nobody knows yet, for the same.
     pub(super) unsettled: Unsettled,
+    /// Objects that are being deleted and that a finalizer of the reference keeps.
+    pub(super) going: BTreeSet<Going>,
     /// Jobs to look at.
     pub(super) dirty: BTreeSet<Uid>,
     /// Jobs whose last write did not land, with the number of attempts.
@@ -94,6 +97,7 @@ const CONFLICT_RETRY_MILLIS: i64 = 5000;
 pub(super) enum Retry {
     Decision(DecisionId),
     Job(Uid),
+    Finalizer(Going),
 }
 
 impl Shell {
@@ -127,6 +131,7 @@ impl Shell {
             decided: VecDeque::new(),
             under_way: FxHashMap::default(),
             unsettled: Unsettled::default(),
+            going: BTreeSet::new(),
             dirty: BTreeSet::new(),
             troubled: FxHashMap::default(),
             retries: BTreeSet::new(),
@@ -193,10 +198,7 @@ impl Shell {
             }
             News::AdmissionCheck(item) => {
                 for change in self.admission_checks.take(*item)? {
-                    self.apply(match change {
-                        Change::Applied(object) => Event::AdmissionCheck(records::admission_check(&object)),
-                        Change::Gone(object) => Event::AdmissionCheckGone(object.name_any().into()),
-                    });
+                    self.admission_check_changed(change);
                 }
             }
             News::WorkloadPriorityClass(item) => {
@@ -243,9 +245,21 @@ impl Shell {
         self.dirty.extend(self.jobs.values().map(|job| uid_of(job.as_ref())));
     }
 
+    fn admission_check_changed(&mut self, change: Change<AdmissionCheck>) {
+        let event = match change {
+            Change::Applied(object) => {
+                self.note_going(object.as_ref(), Going::AdmissionCheck);
+                Event::AdmissionCheck(records::admission_check(&object))
+            }
+            Change::Gone(object) => Event::AdmissionCheckGone(object.name_any().into()),
+        };
+        self.apply(event);
+    }
+
     fn flavor_changed(&mut self, change: Change<ResourceFlavor>) {
         let event = match change {
             Change::Applied(object) => {
+                self.note_going(object.as_ref(), Going::Flavor);
                 let read = records::flavor(&object);
                 self.say_unsupported(object.as_ref(), &read.unsupported);
                 Event::Flavor(read.record)
@@ -260,6 +274,7 @@ impl Shell {
     fn cluster_queue_changed(&mut self, change: Change<ClusterQueue>) {
         let event = match change {
             Change::Applied(object) => {
+                self.note_going(object.as_ref(), Going::ClusterQueue);
                 let read = records::cluster_queue(&object);
                 self.say_unsupported(object.as_ref(), &read.unsupported);
                 Event::ClusterQueue(Box::new(read.record))
@@ -333,6 +348,7 @@ impl Shell {
     pub(super) fn workload_changed(&mut self, change: Change<Workload>) {
         match change {
             Change::Applied(object) => {
+                self.note_going(object.as_ref(), Going::Workload);
                 let read = records::workload(&object, &self.rules);
                 if read.repaired {
                     self.counts.repairs();
@@ -437,6 +453,7 @@ impl Shell {
             }
             self.look_at_jobs();
             self.send_decisions();
+            self.let_go();
             if is_quiet {
                 break;
             }
@@ -480,6 +497,9 @@ impl Shell {
                 Some((_, Retry::Job(uid))) => {
                     self.dirty.insert(uid);
                 }
+                Some((_, Retry::Finalizer(going))) => {
+                    self.going.insert(going);
+                }
                 Some((_, Retry::Decision(id))) => {
                     let Some(sent) = self.under_way.get(&id) else { continue };
                     if sent.decision.action.is_diagnostic() {
@@ -507,6 +527,7 @@ impl Shell {
                     tracing::warn!(message, "the API refuses a queue's status");
                 }
             },
+            Purpose::Finalizer(going) => self.finalizer_written(going, end),
             Purpose::Note => {}
         }
     }

@@ -291,9 +291,14 @@ impl Model {
                     flavors
                 };
                 let mut usage = Amounts::new();
-                for (flavor, resource, amount) in reservation.admission.usage() {
-                    let cell = (flavor.clone(), resource.clone());
-                    tree::add(&mut usage, &Amounts::from([(cell, Amount::new(amount))]));
+                for set in reservation.admission.pod_sets.iter() {
+                    let pods = i64::from(set.count);
+                    for (resource, flavor) in &set.flavors {
+                        let given = set.usage.get(resource.as_str());
+                        let ended = if set.reclaimed > 0 { given / pods * i64::from(set.reclaimed) } else { 0 };
+                        let cell = (flavor.clone(), resource.clone());
+                        tree::add(&mut usage, &Amounts::from([(cell, Amount::new(given - ended))]));
+                    }
                 }
                 let holder = Holder {
                     queue: reservation.admission.cluster_queue.clone(),

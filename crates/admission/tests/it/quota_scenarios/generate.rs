@@ -44,7 +44,8 @@ impl Scenario {
         let crowded = random.percent(60);
         let flavors = if crowded { 1 } else { random.one_of(&[1, 1, 2, 3]) };
         let gpus = if crowded { 0 } else { random.one_of(&[0, 0, 0, 1, 2]) };
-        let mut making = Making { random, scenario: Self::default(), flavors, gpus, crowded };
+        let ended = Random::new(!seed);
+        let mut making = Making { random, ended, scenario: Self::default(), flavors, gpus, crowded };
         making.make_flavors();
         let roots = if crowded { 1 } else { making.random.one_of(&[1, 1, 1, 2, 3]) };
         for root in 0..roots {
@@ -115,6 +116,8 @@ impl Scenario {
 
 struct Making {
     random: Random,
+    /// Of whose pods some have ended.
+    ended: Random,
     scenario: Scenario,
     flavors: i64,
     gpus: i64,
@@ -375,7 +378,10 @@ impl Making {
     }
 
     fn assign(&mut self, queue: &ClusterQueue, pod_set: &PodSet) -> Option<Assignment> {
-        let usage: Requests = pod_set.requests.times(i64::from(pod_set.count));
+        // Some began with more pods, which are not needed any more.
+        let reclaimed = if self.ended.percent(12) { self.ended.between(1, 3) as i32 } else { 0 };
+        let count = pod_set.count + reclaimed;
+        let usage: Requests = pod_set.requests.times(i64::from(count));
         let mut flavors = Vec::new();
         let chosen: Vec<FlavorName> =
             queue.resource_groups.iter().map(|group| self.random.one_of(&group.flavors).flavor).collect();
@@ -383,6 +389,6 @@ impl Making {
             let group = queue.resource_groups.iter().position(|group| group.resources.contains(resource))?;
             flavors.push((resource.clone(), chosen[group].clone()));
         }
-        Some(Assignment { name: pod_set.name.clone(), flavors, usage, count: pod_set.count })
+        Some(Assignment { name: pod_set.name.clone(), flavors, usage, count, reclaimed })
     }
 }

@@ -159,6 +159,7 @@ fn holding(workload: &Workload, flavors: &[Vec<(ResourceName, FlavorName)>]) -> 
         flavors: flavors.clone(),
         usage: set.requests.times(i64::from(set.count)),
         count: set.count,
+        reclaimed: 0,
     });
     let cluster_queue = (&*workload.queue).into();
     let reservation = Reservation {

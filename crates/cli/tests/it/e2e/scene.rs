@@ -53,6 +53,23 @@ impl Scene {
         Ok(scene)
     }
 
+    /// The same stage in another namespace, which has to be there.
+    pub fn beside(&self, namespace: &str) -> Self {
+        Self {
+            client: self.client.clone(),
+            patience: self.patience,
+            controller: self.controller.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            audit_log: self.audit_log.clone(),
+            name: namespace.to_owned(),
+            record: OnceCell::new(),
+        }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

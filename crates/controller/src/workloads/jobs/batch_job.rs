@@ -34,6 +34,11 @@ fn indexes(text: &str) -> usize {
     text.split(',').filter_map(count).sum()
 }
 
+/// With how many pods a Workload was admitted.
+fn admitted_count(workload: &Workload) -> Option<i32> {
+    workload.status.as_ref()?.admission.as_ref()?.pod_set_assignments.first()?.count
+}
+
 /// The LocalQueue that a Job names.
 pub(in crate::workloads) fn queue_name(job: &Job) -> Option<&str> {
     job.labels().get(names::QUEUE_NAME_LABEL).map(String::as_str).filter(|name| !name.is_empty())
@@ -143,6 +148,11 @@ impl<'j> JobView<'j> {
         self.template().is_some_and(template::is_injected)
     }
 
+    /// Whether it was Gangway that started it, and not the reference.
+    pub(super) fn was_started_here(self) -> bool {
+        self.template().is_some_and(template::has_note)
+    }
+
     /// Whether the API lets the template of this Job be changed: it is suspended, nothing of it runs, and it has no start
     /// time.
     ///
@@ -167,8 +177,15 @@ impl<'j> JobView<'j> {
             name: names::MAIN_POD_SET.to_owned(),
             template: template::recorded(template),
             count: Some(self.pod_count()),
+            min_count: self.min_count(self.pod_count()),
             ..PodSet::default()
         }
+    }
+
+    /// How many pods of `count` are enough for it, if fewer are.
+    fn min_count(self, count: i32) -> Option<i32> {
+        let least = self.0.annotations().get(names::JOB_MIN_PARALLELISM_ANNOTATION)?.parse().ok()?;
+        (0 < least && least < count).then_some(least)
     }
 
     /// The name of the Workload of this Job. The uid in it tells a re-created Job from the one before.
@@ -212,19 +229,40 @@ impl<'j> JobView<'j> {
         Workload { metadata, spec, status: None }
     }
 
-    /// Whether a Workload still describes the Job: same pods, same number.
+    /// Whether a Workload still describes the Job: same pods, same number, or so many of them as it was started with.
     ///
     /// Node selector, labels and annotations do not count, and tolerations only as long as nothing is
     /// injected: a start changes them.
     pub(super) fn is_described_by(self, workload: &Workload) -> bool {
         let [set] = workload.spec.pod_sets.as_slice() else { return false };
-        if set.count.unwrap_or(1) != self.pod_count() || set.min_count.is_some() {
+        let count = set.count.unwrap_or(1);
+        if set.min_count != self.min_count(count) || count != self.pod_count() && !self.is_lowered(workload) {
             return false;
         }
         let (Some(mine), Ok(theirs)) = (self.template(), set.template.typed()) else { return false };
         let (Some(mine), Some(theirs)) = (&mine.spec, &theirs.spec) else { return false };
         let tolerations = |pod: &PodSpec| pod.tolerations.clone().unwrap_or_default();
         template::same_pods(mine, theirs) && (self.is_injected() || tolerations(mine) == tolerations(theirs))
+    }
+
+    /// Whether it was started with fewer pods than it asked for, as its Workload says.
+    fn is_lowered(self, workload: &Workload) -> bool {
+        let Some(set) = workload.spec.pod_sets.first() else { return false };
+        let (count, least) = (set.count.unwrap_or(1), set.min_count);
+        let pods = self.pod_count();
+        let as_given = admitted_count(workload).is_none_or(|given| given == pods);
+        self.is_injected() && as_given && pods < count && least.is_some_and(|least| pods >= least)
+    }
+
+    /// The operations of a JSON patch by which so many pods run at a time.
+    fn resize(self, count: i32) -> Vec<Value> {
+        let equal = self.0.annotations().get(names::JOB_COMPLETIONS_EQUAL_PARALLELISM_ANNOTATION);
+        let fields: &[&str] = match equal.is_some_and(|value| value == "true") {
+            true => &["parallelism", "completions"],
+            false => &["parallelism"],
+        };
+        let put = |field: &&str| json!({"op": "add", "path": format!("/spec/{field}"), "value": count});
+        fields.iter().map(put).collect()
     }
 
     /// Whether a Workload that describes the Job also has its labels, annotations and wishes for nodes.
@@ -260,6 +298,11 @@ impl<'j> JobView<'j> {
         let note = original.note();
         let mut patch = self.preconditions();
         patch.extend(original.with(injection)?.patch(self.template(), Some(note)));
+        let given = admitted_count(workload).filter(|given| *given < self.pod_count());
+        let may_be_fewer = workload.spec.pod_sets.first().is_some_and(|set| set.min_count.is_some());
+        if let Some(given) = given.filter(|_| may_be_fewer) {
+            patch.extend(self.resize(given));
+        }
         patch.push(json!({"op": "add", "path": "/spec/suspend", "value": false}));
         Ok(Value::Array(patch))
     }
@@ -268,6 +311,10 @@ impl<'j> JobView<'j> {
     pub(super) fn restore_patch(self, workload: Option<&Workload>) -> Value {
         let mut patch = self.preconditions();
         patch.extend(self.directives_before_start(workload).patch(self.template(), None));
+        let lowered = workload.filter(|workload| self.is_lowered(workload));
+        if let Some(count) = lowered.and_then(|workload| workload.spec.pod_sets.first()?.count) {
+            patch.extend(self.resize(count));
+        }
         Value::Array(patch)
     }
 

@@ -92,7 +92,6 @@ fn unsupported(job: &Job) -> Option<String> {
     let names = [
         names::ELASTIC_JOB_ANNOTATION,
         names::PREBUILT_WORKLOAD,
-        names::JOB_MIN_PARALLELISM_ANNOTATION,
         names::MAX_EXEC_TIME_LABEL,
     ];
     let asks = |key: &&str| value(key).is_some_and(|value| value != "false");
@@ -100,8 +99,14 @@ fn unsupported(job: &Job) -> Option<String> {
     Some(format!("{asked} is not supported yet; remove it to have the Job queued"))
 }
 
-/// The Job stays suspended, holds no quota, and says why.
+/// The Job stays suspended, holds no quota, and says why. One that runs and was started by somebody who could do what it asks
+/// for goes on until it has to leave.
 fn refuse(view: JobView<'_>, live: &[&Owned<'_>], message: String) -> Step {
+    let is_adopted = view.is_injected() && !view.was_started_here();
+    if is_adopted && !view.is_suspended() && live.iter().any(|owned| owned.state.may_run()) {
+        let message = format!("{message}; it goes on as it was admitted");
+        return Step::Warn { reason: EventReason::UnsupportedJob, message };
+    }
     if !view.is_suspended() {
         return Step::Suspend { reason: EventReason::Suspended, message };
     }

@@ -22,6 +22,9 @@ const JOB_CONTROLLER_LABELS: [&str; 4] =
 /// Labels that only a start puts into the template; who writes them by hand loses them.
 const START_LABELS: [&str; 3] = [names::POD_SET_LABEL, names::CLUSTER_QUEUE_LABEL, names::LOCAL_QUEUE_LABEL];
 
+/// Annotations that only a start puts into the template, ours or that of the reference.
+const START_ANNOTATIONS: [&str; 2] = [names::ORIGINAL_TEMPLATE_ANNOTATION, names::WORKLOAD_ANNOTATION];
+
 /// The parts of a template that a start changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -73,7 +76,10 @@ impl Directives {
             return Self { labels: users_labels(noted.labels), ..noted };
         }
         let recorded = workload.and_then(|workload| workload.spec.pod_sets.first()?.template.typed().ok());
-        Self::of(recorded.as_ref().unwrap_or(template))
+        let Some(recorded) = recorded else { return Self::of(template) };
+        // Started by somebody else, who may have brought annotations as well.
+        let annotations = users_annotations(annotations(&recorded).cloned().unwrap_or_default());
+        Self { annotations: Some(annotations), ..Self::of(&recorded) }
     }
 
     /// With what a start brings.
@@ -234,6 +240,11 @@ pub(super) fn is_injected(template: &PodTemplateSpec) -> bool {
     labels.is_some_and(|labels| labels.contains_key(names::POD_SET_LABEL))
 }
 
+/// Whether a start of ours noted in a template what it was before.
+pub(super) fn has_note(template: &PodTemplateSpec) -> bool {
+    annotations(template).is_some_and(|all| all.contains_key(names::ORIGINAL_TEMPLATE_ANNOTATION))
+}
+
 fn annotations(template: &PodTemplateSpec) -> Option<&Texts> {
     template.metadata.as_ref()?.annotations.as_ref()
 }
@@ -244,7 +255,7 @@ fn users_labels(mut labels: Texts) -> Texts {
 }
 
 fn users_annotations(mut annotations: Texts) -> Texts {
-    annotations.remove(names::ORIGINAL_TEMPLATE_ANNOTATION);
+    annotations.retain(|key, _| !START_ANNOTATIONS.contains(&&**key));
     annotations
 }
 

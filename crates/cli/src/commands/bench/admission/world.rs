@@ -51,7 +51,13 @@ impl Queues {
         for flavor in 0..self.flavors {
             let name = flavor_name(flavor).into();
             let flavor =
-                Flavor { name, node_labels: [].into(), node_taints: Vec::new(), tolerations: Vec::new() };
+                Flavor {
+                    name,
+                    node_labels: [].into(),
+                    node_taints: Vec::new(),
+                    tolerations: Vec::new(),
+                    topology: None,
+                };
             engine.apply(Event::Flavor(flavor), START);
         }
         for queue in 0..self.count {
@@ -90,6 +96,7 @@ impl Queues {
             fallback: None,
             invalid: None,
             not_acted_on: Vec::new(),
+            not_supported: Vec::new(),
             timeouts: Timeouts::default(),
             deleting: false,
         }
@@ -161,6 +168,7 @@ pub fn running(number: usize, queue: usize, shape: Shape, priority: i32, flavor:
             flavors: ["cpu", "memory"].map(|resource| (resource.into(), flavor.as_str().into())).into(),
             usage: shape.requests(i64::from(shape.pods)),
             count: shape.pods,
+            reclaimed: 0,
         }]
         .into(),
     };

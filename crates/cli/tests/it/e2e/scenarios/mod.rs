@@ -2,6 +2,7 @@
 //!
 //! That something does *not* happen is shown by waiting for something that comes after it.
 
+mod adoption;
 mod changes;
 mod cohorts;
 mod commands;
@@ -190,6 +191,14 @@ pub const CONFIGURED: &[Group] = &[
                 ends_at_the_timeout
                 ten_minutes_without_controller
                 clock_set_forward_and_back;
+        }],
+    },
+    Group {
+        config: adoption::AS_BEFORE,
+        one_by_one: true,
+        scenarios: &[scenarios! {
+            adoption:
+                installation_is_taken_over;
         }],
     },
     Group {

@@ -274,7 +274,6 @@ fn what_is_not_supported_is_said_and_not_run() {
     let annotation = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
     for asked in [
         annotation(names::ELASTIC_JOB_ANNOTATION, "true"),
-        annotation(names::JOB_MIN_PARALLELISM_ANNOTATION, "1"),
         annotation(names::PREBUILT_WORKLOAD, "w"),
         label(names::PREBUILT_WORKLOAD, Some("w")),
         label(names::MAX_EXEC_TIME_LABEL, Some("60")),

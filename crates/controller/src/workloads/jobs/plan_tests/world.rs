@@ -71,6 +71,7 @@ fn reservation(admitted: bool) -> Reservation {
         flavors: vec![("cpu".into(), "fast".into()), ("memory".into(), "fast".into())],
         usage: Requests::default(),
         count: 2,
+        reclaimed: 0,
     };
     Reservation {
         admission: Arc::new(Admission { cluster_queue: "cq".into(), pod_sets: [assignment].into() }),
