@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use gangway_controller::election::Candidate;
+use gangway_controller::election::{Candidate, Term};
 use gangway_controller::endpoints;
 use gangway_controller::workloads::{self, RequestCounts};
 use gangway_model::Clock;
@@ -91,7 +91,10 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     let election = config.leader_election.clone();
     let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client| workloads::run(client, clock.clone(), options.clone());
+    let work = |client, term| {
+        let options = workloads::Options { term, ..options.clone() };
+        workloads::run(client, clock.clone(), options)
+    };
     let outcome = match election {
         Some(terms) => {
             eprintln!(
@@ -103,7 +106,7 @@ pub async fn run(args: ControllerArgs) -> Outcome {
             candidate.lead(work, interrupted()).await
         }
         None => tokio::select! {
-            ended = work(client) => Some(ended),
+            ended = work(client, Term::default()) => Some(ended),
             () = interrupted() => None,
         },
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use gangway_api::config::LeaderElection;
 use gangway_api::scheduler_config::{FeatureGates, SchedulerConfiguration};
-use gangway_controller::election::Candidate;
+use gangway_controller::election::{Candidate, Term};
 use gangway_controller::endpoints;
 use gangway_controller::pace::Pace;
 use gangway_controller::pods::{self, BindCounts};
@@ -124,7 +124,13 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
     let _metrics = serve(args.metrics_bind_address, &counts).await?;
     let options = pods::Options { settings, counts: Arc::clone(&counts), ..pods::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client| pods::run(pace.client(&client), clock.clone(), options.clone());
+    let work = |client, mut term: Term| {
+        let placing = pods::run(pace.client(&client), clock.clone(), options.clone());
+        async move {
+            term.begins().await;
+            placing.await
+        }
+    };
     let outcome = match leader_election {
         Some(terms) => {
             eprintln!(
@@ -136,7 +142,7 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
             candidate.lead(work, interrupted()).await
         }
         None => tokio::select! {
-            ended = work(client) => Some(ended),
+            ended = work(client, Term::default()) => Some(ended),
             () = interrupted() => None,
         },
     };

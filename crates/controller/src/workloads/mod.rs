@@ -2,7 +2,8 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `objects.rs` |
+//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `news.rs`, `objects.rs` |
+//! | what happens before it leads, and when its turn comes? | `succession.rs` |
 //! | what is a Job's Workload, and what does the Job need next? | `jobs/` |
 //! | when is the quota of a deleted Job free? | `pods_left.rs` |
 //! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
@@ -20,12 +21,14 @@ mod jobs;
 mod landed;
 mod lanes;
 mod metrics;
+mod news;
 mod objects;
 mod pods_left;
 mod requests;
 mod settings;
 mod shell;
 mod snapshot;
+mod succession;
 mod unsupported;
 mod watches;
 
@@ -38,6 +41,7 @@ use gangway_model::planted::Planted;
 use kube::Client;
 use kube::runtime::watcher;
 
+use crate::election::Term;
 use crate::index::Forbidden;
 
 pub use counts::{Counts, Lane, RequestCounts};
@@ -53,6 +57,8 @@ pub struct Options {
     pub counts: Arc<RequestCounts>,
     /// A mistake that it is to make.
     pub planted: Planted,
+    /// When it leads; until then it only listens.
+    pub term: Term,
     /// Is shown the engine whenever nothing is under way.
     pub onlooker: Option<Onlooker>,
 }

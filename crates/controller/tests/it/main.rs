@@ -9,5 +9,6 @@ mod pods;
 mod pods_failing;
 mod pods_preempting;
 mod readiness;
+mod succession;
 mod workloads;
 mod world;
