@@ -32,24 +32,32 @@ fn patience(terms: &LeaderElection) -> Duration {
 
 /// Says when its holder leads. A term ends with the work that was given it.
 #[derive(Clone, Debug)]
-pub struct Term(watch::Receiver<bool>);
+pub struct Term {
+    leads: watch::Receiver<bool>,
+    is_alone: bool,
+}
 
 impl Default for Term {
     /// The term of somebody who is alone: it has begun.
     fn default() -> Self {
-        Self(watch::channel(true).1)
+        Self { leads: watch::channel(true).1, is_alone: true }
     }
 }
 
 impl Term {
     /// Whether it leads.
     pub fn has_begun(&self) -> bool {
-        *self.0.borrow()
+        *self.leads.borrow()
+    }
+
+    /// Whether nobody else may lead.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// Waits until it leads.
     pub async fn begins(&mut self) {
-        if self.0.wait_for(|leads| *leads).await.is_err() {
+        if self.leads.wait_for(|leads| *leads).await.is_err() {
             // Nobody is there any more who could say so.
             std::future::pending().await
         }
@@ -105,7 +113,8 @@ impl Candidate {
                 lease = self.attempt(&mut observed) => lease,
             };
             let (turn, term) = watch::channel(first.is_some());
-            let mut work = std::pin::pin!(work(self.fence.client(&self.client), Term(term)));
+            let term = Term { leads: term, is_alone: false };
+            let mut work = std::pin::pin!(work(self.fence.client(&self.client), term));
             let lease = match first {
                 Some(lease) => lease,
                 None => tokio::select! {

@@ -6,7 +6,9 @@
 pub mod election;
 pub mod endpoints;
 mod index;
+pub mod metrics;
 pub mod pace;
 pub mod pods;
+pub mod pulse;
 mod trouble;
 pub mod workloads;

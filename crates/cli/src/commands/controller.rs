@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use gangway_api::config::{Configuration, Serving};
 use gangway_controller::election::{Candidate, Term};
-use gangway_controller::endpoints;
+use gangway_controller::endpoints::{self, Site};
+use gangway_controller::pace::Pace;
 use gangway_controller::workloads::{self, RequestCounts};
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
@@ -19,6 +21,13 @@ use crate::clock::SystemClock;
 use crate::connect::{Connection, causes};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::interrupted;
+use crate::log::{self, LogArgs};
+
+macro_rules! say {
+    ($($text:tt)*) => {
+        log::say("controller", &format!($($text)*))
+    };
+}
 
 /// Arguments of `gangway controller`.
 #[derive(Debug, Args)]
@@ -33,6 +42,14 @@ pub struct ControllerArgs {
     /// The configuration file (kind Configuration of config.kueue.x-k8s.io).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Where metrics are served over HTTP, such as :8443 or 127.0.0.1:8443; 0 for nowhere. Otherwise the configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_bind_address: Option<String>,
+    /// Where /healthz and /readyz are served over HTTP, such as :8081; 0 for nowhere. Otherwise the configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    health_probe_bind_address: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     connection: Connection,
 }
@@ -60,36 +77,82 @@ pub(super) fn identity(clock: &dyn Clock) -> String {
     format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
 }
 
-/// Serves metrics as long as what it returns is kept.
-async fn serve_metrics(
-    address: Option<SocketAddr>,
-    counts: &Arc<RequestCounts>,
-) -> Result<Option<JoinSet<Infallible>>, Failure> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::bad_input(format!("metrics.bindAddress: cannot listen on {address}: {error}"))
-    })?;
-    let address = listener.local_addr().unwrap_or(address);
-    eprintln!("gangway controller: metrics are at http://{address}/metrics");
-    let mut serving = JoinSet::new();
-    serving.spawn(endpoints::serve(listener, counts.clone()));
-    Ok(Some(serving))
+impl ControllerArgs {
+    /// The configuration that takes effect: what a flag says goes before what the file says.
+    fn configuration(&self) -> Result<Configuration, Failure> {
+        let mut configuration = config::load(self.config.as_deref())?;
+        if let Some(address) = &self.metrics_bind_address {
+            configuration.serving.metrics = address_of("--metrics-bind-address", address)?;
+        }
+        if let Some(address) = &self.health_probe_bind_address {
+            configuration.serving.health = address_of("--health-probe-bind-address", address)?;
+        }
+        Ok(configuration)
+    }
+}
+
+pub(super) fn address_of(flag: &str, text: &str) -> Result<Option<SocketAddr>, Failure> {
+    Serving::address(text).map_err(|message| Failure::bad_input(format!("{flag}: {message}")))
+}
+
+/// What serves as long as it is kept.
+type Servers = JoinSet<Infallible>;
+
+/// Serves metrics and health where the configuration says.
+async fn serve(serving: &Serving, counts: &Arc<RequestCounts>, pace: &Arc<Pace>) -> Result<Servers, Failure> {
+    let mut servers = JoinSet::new();
+    let places = [
+        (serving.metrics, "metrics", "/metrics", "metrics.bindAddress", "--metrics-bind-address"),
+        (
+            serving.health,
+            "health",
+            serving.readiness.as_str(),
+            "health.healthProbeBindAddress",
+            "--health-probe-bind-address",
+        ),
+    ];
+    for (address, what, path, setting, flag) in places {
+        let Some(address) = address else { continue };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failure::bad_input(format!("{setting}: cannot listen on {address}: {error}")).try_this(format!(
+                "gangway controller {flag} 127.0.0.1:0    takes a free port; 0 alone serves no {what}"
+            ))
+        })?;
+        let address = listener.local_addr().unwrap_or(address);
+        say!("{what}: http://{address}{path}");
+        let site = Site {
+            readiness: serving.readiness.clone(),
+            liveness: serving.liveness.clone(),
+            set_log: Some(Arc::new(log::set)),
+            ..Site::new(Arc::clone(counts), Arc::clone(pace))
+        };
+        servers.spawn(endpoints::serve(listener, site));
+    }
+    Ok(servers)
 }
 
 /// Admits until it is told to stop.
 pub async fn run(args: ControllerArgs) -> Outcome {
-    let config = config::load(args.config.as_deref())?;
+    args.log.apply()?;
+    let config = args.configuration()?;
     let client = args.connection.client("controller").await?;
     check_version(&client).await?;
-    eprintln!(
-        "gangway controller: there are no admission policies yet, so queued Jobs that were created without \
+    say!(
+        "there are no admission policies yet, so queued Jobs that were created without \
          `suspend: true` are suspended as soon as they are seen (the degraded way)"
     );
-    eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
+    say!("the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
-    let _metrics = serve_metrics(config.metrics_address, &counts).await?;
+    let pace = Arc::new(Pace::default());
+    let _servers = serve(&config.serving, &counts, &pace).await?;
+    say!(
+        "sends at most {} writes per second and {} at once for decisions, and as many again to inform",
+        config.requests_per_second,
+        config.request_burst
+    );
     let election = config.leader_election.clone();
-    let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
+    let options =
+        workloads::Options { config, pace, counts: counts.clone(), ..workloads::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let work = |client, term| {
         let options = workloads::Options { term, ..options.clone() };
@@ -97,10 +160,7 @@ pub async fn run(args: ControllerArgs) -> Outcome {
     };
     let outcome = match election {
         Some(terms) => {
-            eprintln!(
-                "gangway controller: admits while it holds the Lease {}/{}",
-                terms.namespace, terms.name
-            );
+            say!("admits while it holds the Lease {}/{}", terms.namespace, terms.name);
             let identity = identity(clock.as_ref());
             let candidate = Candidate::new(client, clock.clone(), identity, terms, Planted::default());
             candidate.lead(work, interrupted()).await
@@ -111,9 +171,10 @@ pub async fn run(args: ControllerArgs) -> Outcome {
         },
     };
     let requests = counts.snapshot();
-    eprintln!(
-        "gangway controller: stopped after {} requests for decisions and {} for diagnostics",
-        requests.decisions, requests.diagnostics
+    say!(
+        "stopped after {} requests for decisions and {} for diagnostics",
+        requests.decisions,
+        requests.diagnostics
     );
     match outcome {
         Some(Err(error)) => {

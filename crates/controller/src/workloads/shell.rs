@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gangway_admission::{Decision, DecisionId, Engine, Event, Outcome};
+use gangway_admission::{Action, Decision, DecisionId, Engine, Event, Outcome};
 use gangway_api::kueue::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
 };
@@ -19,10 +19,13 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, Resource, ResourceExt};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::time::Instant;
 
-use super::counts::{Lane, RequestCounts};
+use super::counts::RequestCounts;
 use super::diagnostics::Diagnostics;
+use super::doctor::Doctor;
 use super::events::Note;
+use super::gauges::Extent;
 use super::jobs::Classes;
 use super::landed::Unsettled;
 use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
@@ -31,6 +34,8 @@ use super::pods_left::PodsLeft;
 use super::succession::{Role, Succession};
 use super::watches::{self, News};
 use super::{Error, Onlooker, Options, unsupported};
+use crate::metrics::Metric;
+use crate::pace::Lane;
 use crate::trouble::wait_after;
 
 /// The workload controller.
@@ -74,6 +79,11 @@ pub(super) struct Shell {
     managed: LabelSelector,
     pub(super) planted: Planted,
     onlooker: Option<Onlooker>,
+    /// What is told to whoever reads metrics.
+    pub(super) extent: Extent,
+    /// Nobody else may lead.
+    pub(super) is_alone: bool,
+    pub(super) doctor: Doctor,
     /// Whether it leads.
     pub(super) role: Role,
     pub(super) succession: Succession,
@@ -100,8 +110,10 @@ pub(super) enum Retry {
 
 impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let Options { config, counts, planted, onlooker, term } = options;
+        let Options { config, counts, planted, onlooker, term, pace } = options;
         let rules = config.resource_rules();
+        let reads = pace.client(&client, Lane::Reads);
+        counts.pulse().set_ready(!term.has_begun());
         let mut engine = Engine::new();
         engine.report_evictions_after(i64::from(config.eviction_report_seconds));
         engine.wait_for_pods_ready(config.wait_for_pods_ready.clone());
@@ -109,8 +121,8 @@ impl Shell {
         Self {
             clock,
             engine,
-            news: watches::watch(&client),
-            unsupported: unsupported::watch(&client),
+            news: watches::watch(&reads),
+            unsupported: unsupported::watch(&reads),
             namespaces: Objects::new("watching namespaces"),
             flavors: Objects::new("watching ResourceFlavors"),
             cluster_queues: Objects::new("watching ClusterQueues"),
@@ -125,7 +137,8 @@ impl Shell {
             classes: Classes::default(),
             owned: FxHashMap::default(),
             lanes: Lanes::new(
-                client.clone(),
+                &client,
+                &pace,
                 Arc::clone(&counts),
                 config.requests_per_second,
                 config.request_burst,
@@ -143,14 +156,21 @@ impl Shell {
             managed: config.managed_jobs_namespace_selector,
             planted,
             onlooker,
+            extent: Extent {
+                resources: config.cluster_queue_metrics,
+                local_queues: config.local_queue_metrics,
+            },
+            is_alone: term.is_alone(),
+            doctor: Doctor::default(),
             role: if term.has_begun() { Role::Leads } else { Role::Listens },
-            succession: Succession::new(term, client.clone()),
+            succession: Succession::new(term, reads),
             synced: false,
             notes: 0,
         }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Error> {
+        let counts = Arc::clone(&self.counts);
         loop {
             self.turn();
             let is_quiet = self.synced && self.lanes.is_empty();
@@ -160,6 +180,10 @@ impl Shell {
             let wait = self.time_to_next_deadline();
             tokio::select! {
                 biased;
+                () = counts.pulse().asked() => {
+                    self.publish();
+                    counts.pulse().answer();
+                }
                 Some(done) = self.lanes.next(), if !self.lanes.is_empty() => self.written(done),
                 news = self.news.next() => {
                     for item in news.ok_or(Error::WatchEnded)? {
@@ -168,6 +192,7 @@ impl Shell {
                 }
                 Some(note) = self.unsupported.next() => self.note(note),
                 step = self.succession.next(), if self.may_succeed() => self.succeed(step),
+                () = self.doctor.is_due(), if is_quiet => self.examine(),
                 () = sleep(wait) => {}
             }
         }
@@ -202,13 +227,14 @@ impl Shell {
                 return;
             }
             self.apply(Event::Synced);
+            self.counts.pulse().set_ready(true);
         }
         let now = self.clock.now();
         self.lanes.tick(now);
         self.pass_retries(now);
         loop {
             let budget = self.lanes.free_slots(Lane::Decisions).saturating_sub(self.decided.len());
-            let decisions = self.engine.decide(now, budget);
+            let decisions = self.decide(now, budget);
             let is_quiet = decisions.is_empty() || budget == 0;
             for decision in decisions {
                 self.take_decision(decision, now);
@@ -223,6 +249,22 @@ impl Shell {
             self.diagnostics.queue_changed(queue, now);
         }
         self.send_diagnostics(now);
+    }
+
+    /// Asks the engine, and measures how long it took if it had somebody to try.
+    fn decide(&mut self, now: Timestamp, budget: usize) -> Vec<Decision> {
+        let (began, before) = (Instant::now(), self.engine.work().evaluations);
+        let decisions = self.engine.decide(now, budget);
+        self.doctor.is_stale |= !decisions.is_empty();
+        if self.engine.work().evaluations > before {
+            let gives =
+                |decision: &Decision| matches!(decision.action, Action::Admit(_) | Action::Reserve(_));
+            let result = if decisions.iter().any(gives) { "success" } else { "inadmissible" };
+            let registry = self.counts.metrics();
+            registry.count(Metric::AdmissionAttempts, &[result]);
+            registry.observe(Metric::AdmissionAttemptDuration, &[result], began.elapsed().as_secs_f64());
+        }
+        decisions
     }
 
     fn take_decision(&mut self, decision: Decision, now: Timestamp) {
@@ -340,7 +382,7 @@ impl Shell {
     /// An object as a write left it is news like any other.
     pub(super) fn take_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Workload(object) => {
+            Answer::Workload(object) | Answer::Created(object) => {
                 if let Some(change) = self.workloads.take_answer(*object) {
                     self.workload_changed(change);
                 }
