@@ -10,6 +10,7 @@ mod get;
 mod jobs;
 mod ladder;
 mod logs;
+pub mod metrics;
 mod node;
 pub mod reasons;
 mod replay;
@@ -80,6 +81,9 @@ enum Command {
     /// Prints docs/reasons.md.
     #[command(hide = true)]
     Reasons,
+    /// Prints docs/metrics.md.
+    #[command(hide = true)]
+    Metrics,
 }
 
 impl Cli {
@@ -102,6 +106,7 @@ impl Cli {
             Command::Bench(command) => Box::pin(bench::run(command)).await,
             Command::Sim(command) => sim::run(&command),
             Command::Reasons => reasons::run(),
+            Command::Metrics => metrics::run(),
         }
     }
 }

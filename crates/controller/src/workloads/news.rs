@@ -135,6 +135,7 @@ impl Shell {
             }
             Change::Gone(object) => {
                 self.diagnostics.queue_gone(&QueueRef::Cluster(object.name_any().into()));
+                self.counts.metrics().forget(&[("cluster_queue", &object.name_any())]);
                 Event::ClusterQueueGone(object.name_any().into())
             }
         };
@@ -166,6 +167,7 @@ impl Shell {
             Change::Gone(object) => {
                 let name = object_name(object.as_ref());
                 self.diagnostics.queue_gone(&QueueRef::Local(name.clone()));
+                self.counts.metrics().forget(&[("name", &name.name), ("namespace", name.namespace.as_str())]);
                 Event::LocalQueueGone(name)
             }
         };

@@ -5,6 +5,8 @@ mod connection;
 mod election;
 mod evictions;
 mod fallback;
+mod logs;
+mod metrics;
 mod pods;
 mod pods_failing;
 mod pods_preempting;

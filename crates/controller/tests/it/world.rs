@@ -83,6 +83,10 @@ impl World {
         self.counts.snapshot()
     }
 
+    pub(crate) fn requests(&self) -> &RequestCounts {
+        &self.counts
+    }
+
     /// The lines of a metric, in order.
     pub(crate) fn metric(&self, name: &str) -> Vec<String> {
         let text = self.counts.metrics().text();
