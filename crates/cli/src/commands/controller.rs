@@ -42,10 +42,10 @@ pub struct ControllerArgs {
     /// The configuration file (kind Configuration of config.kueue.x-k8s.io).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where metrics are served over HTTP, such as :8443 or 127.0.0.1:8443; 0 for nowhere. Otherwise the configuration says.
+    /// Where metrics are served over HTTP, such as :8443 or 127.0.0.1:8443; 0 serves none. Otherwise the configuration says.
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind_address: Option<String>,
-    /// Where /healthz and /readyz are served over HTTP, such as :8081; 0 for nowhere. Otherwise the configuration says.
+    /// Where /healthz and /readyz are served over HTTP, such as :8081; 0 serves none. Otherwise the configuration says.
     #[arg(long, value_name = "ADDRESS")]
     health_probe_bind_address: Option<String>,
     #[command(flatten)]
