@@ -312,4 +312,22 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_request_waits_whatever_it_is() {
+        for lane in Lane::ALL {
+            let busy = |_: Request<Body>| {
+                let answer = Response::builder().status(429).header(header::RETRY_AFTER, "7");
+                futures::future::ready(Ok::<_, kube::Error>(answer.body(Body::empty()).unwrap()))
+            };
+            let client =
+                Arc::new(Pace::default()).client(&Client::new(tower::service_fn(busy), "default"), lane);
+            let began = Instant::now();
+            for waited in [0, 7, 14] {
+                let request = Request::get("/api/v1/pods?watch=true").body(Body::empty()).unwrap();
+                assert_eq!(client.send(request).await.unwrap().status(), 429);
+                assert_eq!(began.elapsed().as_secs(), waited, "{lane:?}");
+            }
+        }
+    }
 }

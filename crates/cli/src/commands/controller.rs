@@ -135,7 +135,7 @@ async fn serve(serving: &Serving, counts: &Arc<RequestCounts>, pace: &Arc<Pace>)
 pub async fn run(args: ControllerArgs) -> Outcome {
     args.log.apply()?;
     let config = args.configuration()?;
-    let client = args.connection.client("controller").await?;
+    let client = args.connection.plain_client("controller").await?;
     check_version(&client).await?;
     say!(
         "there are no admission policies yet, so queued Jobs that were created without \

@@ -126,7 +126,7 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
     if connection.kubeconfig.is_none() {
         connection.kubeconfig.clone_from(&configuration.kubeconfig);
     }
-    let client = connection.client("scheduler").await?;
+    let client = connection.plain_client("scheduler").await?;
     let pace = Arc::new(Pace::new(configuration.requests_per_second, configuration.request_burst));
     let SchedulerConfiguration { settings, leader_election, .. } = configuration.clone();
     say!(

@@ -6,7 +6,7 @@
 mod list;
 
 use std::fmt::Write as _;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -157,9 +157,7 @@ struct Series {
 }
 
 fn hash(labels: &[&str]) -> u64 {
-    let mut hasher = FxBuildHasher.build_hasher();
-    labels.hash(&mut hasher);
-    hasher.finish()
+    FxBuildHasher.hash_one(labels)
 }
 
 impl Family {

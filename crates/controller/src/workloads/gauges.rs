@@ -63,14 +63,18 @@ impl Shell {
         queue.is_some_and(|queue| selector.matches(queue.labels()))
     }
 
-    /// Works out how things stand.
-    pub(super) fn publish(&self) {
-        let registry = self.counts.metrics();
-        registry.set_role(match self.role {
+    /// From now on it counts as what it is.
+    pub(super) fn tell_role(&self) {
+        self.counts.metrics().set_role(match self.role {
             _ if self.is_alone => ReplicaRole::Standalone,
             Role::Leads => ReplicaRole::Leader,
             Role::Listens | Role::TakesOver => ReplicaRole::Follower,
         });
+    }
+
+    /// Works out how things stand.
+    pub(super) fn publish(&self) {
+        let registry = self.counts.metrics();
         registry.set(Metric::Leads, &[], f64::from(u8::from(self.role == Role::Leads)));
         GAUGES.iter().for_each(|metric| registry.clear(*metric));
         let work = self.engine.work();

@@ -95,6 +95,7 @@ impl Shell {
         self.take_in(self.jobs.all(), Self::job_changed);
         self.take_in(self.pods_left.owners(), Self::apply);
         self.role = Role::Leads;
+        self.tell_role();
     }
 
     pub(super) fn apply(&mut self, event: Event) {

@@ -171,6 +171,7 @@ impl Shell {
 
     pub(super) async fn run(mut self) -> Result<(), Error> {
         let counts = Arc::clone(&self.counts);
+        self.tell_role();
         loop {
             self.turn();
             let is_quiet = self.synced && self.lanes.is_empty();

@@ -84,9 +84,10 @@ async fn what_waits_runs_and_ended_is_told() {
         assert!(told(&world, "kueue_cluster_queue_status").await.is_empty());
     };
     tokio::select! {
+        biased;
+        () = world.controller(world.server.client()) => {}
         () = story => {}
         () = world.cluster() => {}
-        () = world.controller(world.server.client()) => {}
     }
 }
 

@@ -9,6 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::e2e::kinds::{JOB, LEASE};
 use crate::e2e::objects::Job;
@@ -35,6 +37,8 @@ impl Drop for Away<'_> {
 /// A `gangway controller` that stands for election. It is killed when this is dropped.
 struct Deputy {
     child: Child,
+    /// Where it tells of itself.
+    port: u16,
     _directory: TempDir,
 }
 
@@ -52,8 +56,39 @@ impl Deputy {
         });
         fs::write(&file, configuration.to_string())?;
         let file = file.to_str().context("a path of text")?;
-        let child = scene.start_gangway(&["controller", "--config", file])?;
-        Ok(Self { child, _directory: directory })
+        // A port that was free a moment ago.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let flags = ["controller", "--config", file, "--health-probe-bind-address", &address];
+        let child = scene.start_gangway(&flags)?;
+        Ok(Self { child, port, _directory: directory })
+    }
+
+    /// Returns when it listens, which it does before it stands for election. What else happens takes its time.
+    async fn listens(&self, scene: &Scene) -> Result<()> {
+        while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+            scene.later().await?;
+        }
+        Ok(())
+    }
+
+    /// What it answers to a request: the head and the body.
+    async fn ask(&self, method: &str, path: &str, body: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    async fn says(&self, path: &str, expected: &str) -> Result<()> {
+        let answer = self.ask("GET", path, "").await?;
+        ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains(expected), "{path}: {answer}");
+        Ok(())
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -128,6 +163,15 @@ pub async fn controller_hands_over_at_once(scene: &Scene) -> Result<()> {
     let second = Deputy::start(scene)?;
     scene.submit(Job::new("b")).await?;
     scene.waits("b", "WaitingForQuota").await?;
+    second.listens(scene).await?;
+    first.says("/readyz", "ok").await?;
+    first.says("/metrics", "gangway_leader 1").await?;
+    first.says("/metrics", "replica_role=\"leader\"").await?;
+    second.says("/readyz", "ok").await?;
+    second.says("/healthz", "ok").await?;
+    second.says("/metrics", "gangway_leader 0").await?;
+    let changed = second.ask("PUT", "/loglevel", "debug").await?;
+    ensure!(changed.starts_with("HTTP/1.1 200"), "{changed}");
     first.signal(Signal::SIGTERM)?;
     let stopped = Instant::now();
     leader(scene, Some(&one)).await?;
@@ -136,6 +180,6 @@ pub async fn controller_hands_over_at_once(scene: &Scene) -> Result<()> {
     scene.succeed("a").await?;
     scene.started("b").await?;
     scene.succeed("b").await?;
-    drop(second);
-    Ok(())
+    second.says("/metrics", "gangway_leader 1").await?;
+    second.says("/metrics", "kueue_admitted_workloads_total{").await
 }
