@@ -142,7 +142,7 @@ pub async fn run(args: SchedulerArgs) -> Outcome {
     let options = pods::Options { settings, counts: Arc::clone(&counts), ..pods::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let work = |client, mut term: Term| {
-        let placing = pods::run(pace.sorting_client(&client), clock.clone(), options.clone());
+        let placing = Box::pin(pods::run(pace.sorting_client(&client), clock.clone(), options.clone()));
         async move {
             term.begins().await;
             placing.await
