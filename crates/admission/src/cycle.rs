@@ -119,14 +119,17 @@ impl Engine {
     fn take_heads(&mut self, blocked: Blocked) -> Option<Vec<(QueueId, Head)>> {
         let mut heads = Vec::new();
         let mut any_passed_by = true;
-        let Memory { ready, queues, ledger, .. } = &mut self.memory;
+        let Memory { ready, queues, ledger, work, .. } = &mut self.memory;
         while any_passed_by && heads.is_empty() {
             any_passed_by = false;
             ready.retain(|queue| {
                 let pending = &mut queues[queue.index()];
                 match pending.take_turn(ledger.tree.bookings(), |cell| room_at_most(ledger, *queue, cell)) {
                     Turn::Of(head) => heads.push((*queue, head)),
-                    Turn::PassedBy => any_passed_by = true,
+                    Turn::PassedBy => {
+                        work.passed_by += 1;
+                        any_passed_by = true;
+                    }
                     Turn::OfNobody => pending.is_listed = false,
                 }
                 pending.is_listed

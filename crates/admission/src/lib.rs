@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+mod census;
 mod check;
 mod checks;
 mod chunks;
@@ -42,6 +43,7 @@ mod waiting;
 mod workloads;
 mod writes;
 
+pub use census::{CohortCensus, QuotaCensus, Waiters};
 pub use check::Violation;
 pub use decision::{Action, Decision, DecisionId, PendingWrite};
 pub use durable::{Durable, Standing};

@@ -93,6 +93,8 @@ pub struct Work {
     pub cycles: u64,
     /// Workloads evaluated against quota.
     pub evaluations: u64,
+    /// Turns of those who fail as before, which were not evaluated.
+    pub passed_by: u64,
     /// Preemptors for which victims were chosen.
     pub preemptions: u64,
     /// Workloads that were removed on the way to a set of victims and spared in the end.

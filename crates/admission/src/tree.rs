@@ -379,6 +379,11 @@ impl Tree {
         self.find(node, cell).map_or(0, |index| self.given[index].nominal)
     }
 
+    /// The quota of a node and of all that its children lend.
+    pub(crate) fn subtree(&self, node: NodeId, cell: CellId) -> i128 {
+        self.find(node, cell).map_or(0, |index| self.cells[index].subtree)
+    }
+
     pub(crate) fn usage(&self, node: NodeId, cell: CellId) -> i128 {
         self.find(node, cell).map_or(0, |index| self.cells[index].usage)
     }

@@ -46,6 +46,11 @@ impl Engine {
         Some(Standing { reason, message })
     }
 
+    /// The same without the words for people.
+    pub(crate) fn waiting_reason(&self, id: WorkloadId) -> Option<PendingReason> {
+        Some(self.why_waiting(id)?.reason())
+    }
+
     fn why_waiting(&self, id: WorkloadId) -> Option<Why<'_>> {
         let workload = self.durable.workloads.get(id)?;
         let track = self.track(id)?;

@@ -23,7 +23,19 @@ pub struct Connection {
 impl Connection {
     /// A client that was seen to reach its API server. `role` ends up in the user agent.
     pub async fn client(&self, role: &str) -> Result<Client, Failure> {
+        let config = self.config().await?;
+        Self::reach(config, role).await
+    }
+
+    /// The same for a program that stays: nothing is tried again behind its back, since it counts what is refused and knows
+    /// itself when to try again.
+    pub async fn plain_client(&self, role: &str) -> Result<Client, Failure> {
         let mut config = self.config().await?;
+        config.default_retry = false;
+        Self::reach(config, role).await
+    }
+
+    async fn reach(mut config: Config, role: &str) -> Result<Client, Failure> {
         let agent = format!("gangway-{role}/{}", env!("CARGO_PKG_VERSION"));
         if let Ok(agent) = HeaderValue::from_str(&agent) {
             config.headers.push((header::USER_AGENT, agent));

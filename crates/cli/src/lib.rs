@@ -8,6 +8,7 @@ mod connect;
 pub mod embedded;
 mod exit;
 mod interrupt;
+pub mod log;
 mod render;
 
 pub use exit::{Exit, Failure, Outcome};

@@ -1,12 +1,10 @@
 //! The `gangway` binary.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
 use gangway_cli::commands::Cli;
-use gangway_cli::{Exit, Failure, Outcome};
-use tracing_subscriber::EnvFilter;
+use gangway_cli::{Exit, Failure, Outcome, log};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,7 +23,7 @@ fn main() -> ExitCode {
             return if asked_for { Exit::Success.into() } else { Exit::BadInput.into() };
         }
     };
-    log_to_stderr();
+    log::begin();
     match run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -44,15 +42,4 @@ fn run(cli: Cli) -> Outcome {
         .build()
         .map_err(|error| Failure::bad_input(format!("cannot start: {error}")))?;
     runtime.block_on(cli.run())
-}
-
-/// What is logged unless somebody asks for more. The client library logs every refusal of the API server,
-/// which we say ourselves, in words for people.
-const USUAL_LOG: &str = "warn,kube_client=off";
-
-/// `GANGWAY_LOG` chooses what is logged, as in `GANGWAY_LOG=info` or `GANGWAY_LOG=gangway_controller=debug`.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("GANGWAY_LOG").unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
-    let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
 }

@@ -20,6 +20,7 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::PostParams;
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::trouble::Trouble;
@@ -27,6 +28,40 @@ use crate::trouble::Trouble;
 /// How long a write may take: it must be over before the Lease is.
 fn patience(terms: &LeaderElection) -> Duration {
     terms.lease_duration.saturating_sub(terms.renew_deadline).mul_f64(0.8)
+}
+
+/// Says when its holder leads. A term ends with the work that was given it.
+#[derive(Clone, Debug)]
+pub struct Term {
+    leads: watch::Receiver<bool>,
+    is_alone: bool,
+}
+
+impl Default for Term {
+    /// The term of somebody who is alone: it has begun.
+    fn default() -> Self {
+        Self { leads: watch::channel(true).1, is_alone: true }
+    }
+}
+
+impl Term {
+    /// Whether it leads.
+    pub fn has_begun(&self) -> bool {
+        *self.leads.borrow()
+    }
+
+    /// Whether nobody else may lead.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// Waits until it leads.
+    pub async fn begins(&mut self) {
+        if self.leads.wait_for(|leads| *leads).await.is_err() {
+            // Nobody is there any more who could say so.
+            std::future::pending().await
+        }
+    }
 }
 
 /// Somebody who would lead.
@@ -60,22 +95,37 @@ impl Candidate {
         Self { client, leases, clock, identity, terms, fence, trouble: Trouble::with("electing a leader") }
     }
 
-    /// Does the work whenever it leads, on a client that writes only then, until the work ends by itself or `stop` does.
-    /// Work that is under way when the Lease is lost is dropped where it stands.
+    /// Begins the work on a client that writes only while it leads, and tells it when that is. So it can listen and read
+    /// before its turn comes. It goes on until the work ends by itself or `stop` does. When the Lease is lost, work is dropped
+    /// where it stands and begins anew.
     pub async fn lead<W: Future>(
         mut self,
-        mut work: impl FnMut(Client) -> W,
+        mut work: impl FnMut(Client, Term) -> W,
         stop: impl Future<Output = ()>,
     ) -> Option<W::Output> {
         let mut stop = std::pin::pin!(stop);
         loop {
-            let lease = tokio::select! {
+            let mut observed = None;
+            // Who leads from the beginning need not be told of it later.
+            let first = tokio::select! {
                 biased;
                 () = &mut stop => return None,
-                lease = self.acquire() => lease,
+                lease = self.attempt(&mut observed) => lease,
+            };
+            let (turn, term) = watch::channel(first.is_some());
+            let term = Term { leads: term, is_alone: false };
+            let mut work = std::pin::pin!(work(self.fence.client(&self.client), term));
+            let lease = match first {
+                Some(lease) => lease,
+                None => tokio::select! {
+                    biased;
+                    () = &mut stop => return None,
+                    lease = self.acquire(&mut observed) => lease,
+                    output = &mut work => return Some(output),
+                },
             };
             tracing::info!(identity = self.identity, "leads");
-            let client = self.fence.client(&self.client);
+            turn.send_replace(true);
             let output = tokio::select! {
                 biased;
                 () = &mut stop => None,
@@ -83,7 +133,7 @@ impl Candidate {
                     tracing::warn!(identity = self.identity, "leads no longer");
                     continue;
                 }
-                output = work(client) => Some(output),
+                output = &mut work => Some(output),
             };
             self.fence.close();
             self.release().await;
@@ -91,24 +141,33 @@ impl Candidate {
         }
     }
 
-    /// Waits until the Lease is ours.
-    async fn acquire(&mut self) -> Lease {
-        let mut observed = None;
+    /// Waits until the Lease is ours. Whoever waits looks twice as often as the leader renews: a Lease that is given back
+    /// does not lie about for long.
+    async fn acquire(&mut self, observed: &mut Option<Observed>) -> Lease {
         loop {
-            let sent = Instant::now();
-            match self.try_to_acquire(&mut observed).await {
-                Ok(Some(lease)) => {
-                    self.trouble.worked();
-                    self.fence.open(sent + self.terms.renew_deadline);
-                    return lease;
-                }
-                Ok(None) => self.trouble.worked(),
-                // Somebody was faster.
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(error) => self.trouble.failed(&error),
+            tokio::time::sleep(self.terms.retry_period / 2).await;
+            if let Some(lease) = self.attempt(observed).await {
+                return lease;
             }
-            tokio::time::sleep(self.terms.retry_period).await;
         }
+    }
+
+    /// Takes the Lease if it can be had.
+    async fn attempt(&mut self, observed: &mut Option<Observed>) -> Option<Lease> {
+        let sent = Instant::now();
+        match self.try_to_acquire(observed).await {
+            Ok(lease) => {
+                self.trouble.worked();
+                if lease.is_some() {
+                    self.fence.open(sent + self.terms.renew_deadline);
+                }
+                return lease;
+            }
+            // Somebody was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => self.trouble.failed(&error),
+        }
+        None
     }
 
     async fn try_to_acquire(&self, observed: &mut Option<Observed>) -> Result<Option<Lease>, kube::Error> {

@@ -127,6 +127,11 @@ impl<Key: Clone + Ord + Hash> Index<Key> {
         true
     }
 
+    /// Whether the watch said not long ago that an object is gone.
+    pub(crate) fn was_removed(&self, key: &Key) -> bool {
+        self.removed.contains(key)
+    }
+
     /// The watch is always right: a name that was given up may be taken again.
     fn exists(&mut self, key: Key) {
         self.removed.forget(&key);

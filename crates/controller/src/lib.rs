@@ -6,8 +6,10 @@
 pub mod election;
 pub mod endpoints;
 mod index;
+pub mod metrics;
 pub mod pace;
 pub mod pods;
 pub mod policies;
+pub mod pulse;
 mod trouble;
 pub mod workloads;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gangway_api::config::{Configuration, LeaderElection};
 use gangway_apiserver::ApiServer;
-use gangway_controller::election::Candidate;
+use gangway_controller::election::{Candidate, Term};
 use gangway_controller::workloads;
 use gangway_model::planted::Planted;
 use gangway_model::readiness::WaitForPodsReady;
@@ -61,11 +61,12 @@ impl Controller {
     async fn live(&self, life: u32) {
         let name = CONTROLLERS[self.number];
         let client = Connection::client(&self.api, name, &self.witness);
-        let work = |client| {
+        let work = |client, term| {
             self.witness.begins_anew(name);
             let options = workloads::Options {
                 config: config(self.readiness.clone()),
                 planted: self.planted,
+                term,
                 onlooker: Some(self.witness.onlooker()),
                 ..workloads::Options::default()
             };
@@ -76,7 +77,7 @@ impl Controller {
             let candidate = Candidate::new(client, self.clock.clone(), identity, terms(), self.planted);
             self.stand_still(candidate.lead(work, std::future::pending())).await;
         } else {
-            self.stand_still(work(client)).await;
+            self.stand_still(work(client, Term::default())).await;
         }
     }
 

@@ -114,8 +114,15 @@ pub struct LeaderElection {
 pub struct Metrics {
     pub bind_address: Option<String>,
     pub enable_cluster_queue_resources: Option<bool>,
-    pub local_queue_metrics: Option<Value>,
+    pub local_queue_metrics: Option<LocalQueueMetrics>,
     pub custom_labels: Option<Vec<Value>>,
+}
+
+#[derive(Deserialize, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LocalQueueMetrics {
+    pub enable: Option<bool>,
+    pub local_queue_selector: Option<LabelSelector>,
 }
 
 #[derive(Deserialize, Debug, Default)]

@@ -6,10 +6,10 @@
 mod election;
 pub(crate) mod file;
 mod readiness;
+mod serving;
 mod support;
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use gangway_model::readiness::WaitForPodsReady;
 use gangway_model::selector::{LabelSelector, Operator, Requirement};
@@ -21,6 +21,7 @@ use crate::strict::{Finding, deserialize};
 use crate::yaml::{Document, documents};
 pub use election::LeaderElection;
 use file::File;
+pub use serving::Serving;
 pub(crate) use support::Refusals;
 
 /// The group of the configuration file.
@@ -52,10 +53,12 @@ pub struct Configuration {
     pub leader_election: Option<LeaderElection>,
     /// When the pods of admitted Workloads have to be ready; none if nobody asks.
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
-    /// Where metrics are served; none if nowhere.
-    pub metrics_address: Option<SocketAddr>,
-    /// Where it is told whether the controller is well; none if nowhere.
-    pub health_address: Option<SocketAddr>,
+    /// What is served over HTTP, and where.
+    pub serving: Serving,
+    /// Whether there are metrics of quota and its use, by flavor and resource.
+    pub cluster_queue_metrics: bool,
+    /// The LocalQueues that have metrics of their own.
+    pub local_queue_metrics: Option<LabelSelector>,
 }
 
 impl Default for Configuration {
@@ -83,8 +86,9 @@ impl Configuration {
             eviction_report_seconds: 600,
             leader_election: None,
             wait_for_pods_ready: None,
-            metrics_address: None,
-            health_address: None,
+            serving: Serving::default(),
+            cluster_queue_metrics: false,
+            local_queue_metrics: Some(LabelSelector { requirements: Vec::new() }),
         }
     }
 
@@ -96,6 +100,19 @@ impl Configuration {
     /// How this configuration changes what pods ask for.
     pub fn resource_rules(&self) -> ResourceRules {
         ResourceRules { exclude_prefixes: self.exclude_resource_prefixes.clone() }
+    }
+
+    fn show_metrics(&self) -> Value {
+        let selector = self.local_queue_metrics.as_ref().map(|selector| selector.requirements.as_slice());
+        let expressions: Vec<Value> = selector.unwrap_or_default().iter().map(requirement_json).collect();
+        json!({
+            "bindAddress": serving::show(self.serving.metrics),
+            "enableClusterQueueResources": self.cluster_queue_metrics,
+            "localQueueMetrics": {
+                "enable": self.local_queue_metrics.is_some(),
+                "localQueueSelector": {"matchExpressions": expressions},
+            },
+        })
     }
 
     /// The effective configuration as a file that would give it, defaults spelt out.
@@ -116,8 +133,8 @@ impl Configuration {
             },
             "waitForPodsReady": readiness::show(self.wait_for_pods_ready.as_ref()),
             "evictionReportSeconds": self.eviction_report_seconds,
-            "metrics": {"bindAddress": self.metrics_address.map_or("0".to_owned(), |at| at.to_string())},
-            "health": {"healthProbeBindAddress": self.health_address.map_or("0".to_owned(), |at| at.to_string())},
+            "metrics": self.show_metrics(),
+            "health": self.serving.show_health(),
             "leaderElection": LeaderElection::show(self.leader_election.as_ref()),
         });
         // Plain JSON always has a YAML form; the fallback is that form too, since JSON is YAML.
@@ -334,18 +351,50 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_served_where_it_is_asked_for() {
-        let address = |text: &str| {
-            let file = format!("{V1}metrics: {{bindAddress: {text:?}}}\n");
-            load("config.yaml", &file).map(|config| config.metrics_address.map(|at| at.to_string()))
+    fn metrics_and_health_are_served_where_it_is_asked_for() {
+        let read =
+            |text: &str| load("config.yaml", &format!("{V1}{text}\n")).map_err(|error| error.to_string());
+        let metrics = |address: &str| {
+            read(&format!("metrics: {{bindAddress: {address:?}}}"))
+                .map(|config| config.serving.metrics.map(|at| at.to_string()))
         };
-        assert_eq!(address("0"), Ok(None));
-        assert_eq!(address(":8443"), Ok(Some("0.0.0.0:8443".to_owned())));
-        assert_eq!(address("127.0.0.1:0"), Ok(Some("127.0.0.1:0".to_owned())));
-        let wrong = address("everywhere").map_err(|error| error.to_string());
-        let told =
+        assert_eq!(metrics("0"), Ok(None));
+        assert_eq!(metrics(":8443"), Ok(Some("0.0.0.0:8443".to_owned())));
+        assert_eq!(metrics("127.0.0.1:0"), Ok(Some("127.0.0.1:0".to_owned())));
+        let wrong =
             r#"config.yaml:3: metrics.bindAddress: "everywhere" is none; write :PORT, IP:PORT or "0" (off)"#;
-        assert_eq!(wrong, Err(told.to_owned()));
+        assert_eq!(metrics("everywhere"), Err(wrong.to_owned()));
+        let config = read("health: {healthProbeBindAddress: ':8081', readinessEndpointName: ready}").unwrap();
+        assert_eq!(config.serving.health.map(|at| at.to_string()).as_deref(), Some("0.0.0.0:8081"));
+        assert_eq!(
+            (config.serving.readiness.as_str(), config.serving.liveness.as_str()),
+            ("/ready", "/healthz")
+        );
+        assert_eq!(load("shown", &config.show()), Ok(config));
+        for name in ["metrics", "a/b", "a b", "same"] {
+            let names = format!("health: {{readinessEndpointName: {name}, livenessEndpointName: same}}");
+            assert!(
+                read(&names).is_err_and(|error| error.contains("health.readinessEndpointName: ")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn which_queues_have_metrics_is_said_as_in_the_reference() {
+        let read = |text: &str| load("config.yaml", &format!("{V1}{text}\n")).unwrap();
+        assert!(read("").local_queue_metrics.is_some_and(|selector| selector.requirements.is_empty()));
+        for off in
+            ["metrics: {localQueueMetrics: {enable: false}}", "featureGates: {LocalQueueMetrics: false}"]
+        {
+            assert_eq!(read(off).local_queue_metrics, None, "{off}");
+        }
+        let some = "metrics: {enableClusterQueueResources: true, localQueueMetrics: {localQueueSelector: {matchLabels: {team: a}}}}";
+        let config = read(some);
+        let requirements = config.local_queue_metrics.clone().map(|selector| selector.requirements);
+        assert_eq!(requirements, Some(vec![Requirement::equals("team", "a")]));
+        assert!(config.cluster_queue_metrics);
+        assert_eq!(load("shown", &config.show()), Ok(config));
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! What of a configuration file is supported, and the configuration that it gives.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use gangway_model::selector::Labels;
 
 use super::file::{File, Version};
-use super::{Configuration, DEFAULT_NAMESPACE, LeaderElection, NAMESPACE_NAME_LABEL, readiness};
+use super::{Configuration, DEFAULT_NAMESPACE, LeaderElection, NAMESPACE_NAME_LABEL, readiness, serving};
 use crate::names::BATCH_JOB_FRAMEWORK;
 use crate::records::label_selector;
 use crate::strict::{Finding, closest, item_path};
@@ -51,7 +49,9 @@ const GATES: &[(&str, bool)] = &[
     ("ElasticJobsViaWorkloadSlices", false),
     ("WorkloadPriorityClassDefaulting", false),
     ("VisibilityOnDemand", false),
-    ("LocalQueueMetrics", false),
+    ("LocalQueueMetrics", true),
+    ("MetricsForCohorts", true),
+    ("MetricForWorkloadCreationLatency", true),
     ("CustomMetricLabels", false),
     ("ReclaimablePods", false),
     ("FailureRecoveryPolicy", false),
@@ -111,8 +111,7 @@ pub fn effective(file: &File, version: Version) -> Result<Configuration, Vec<Fin
     evictions(file, &mut configuration, &mut refusals);
     leader_election(file, &mut configuration, &mut refusals);
     metrics(file, &mut configuration, &mut refusals);
-    health(file, &mut configuration, &mut refusals);
-    servers(file, &mut refusals);
+    servers(file, &mut configuration, &mut refusals);
     features(file, version, &mut refusals);
     if refusals.0.is_empty() { Ok(configuration) } else { Err(refusals.0) }
 }
@@ -202,41 +201,31 @@ fn leader_election(file: &File, configuration: &mut Configuration, refusals: &mu
 }
 
 fn metrics(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    let gates = file.feature_gates.as_ref();
+    if gates.and_then(|gates| gates.get("LocalQueueMetrics")) == Some(&false) {
+        configuration.local_queue_metrics = None;
+    }
     let Some(metrics) = &file.metrics else { return };
-    configuration.metrics_address =
-        listening("metrics.bindAddress", metrics.bind_address.as_deref(), refusals);
-    refusals.switch("metrics.enableClusterQueueResources", metrics.enable_cluster_queue_resources, false);
-    refusals.present("metrics.localQueueMetrics", metrics.local_queue_metrics.as_ref());
+    configuration.serving.metrics =
+        serving::listening("metrics.bindAddress", metrics.bind_address.as_ref(), refusals);
+    configuration.cluster_queue_metrics = metrics.enable_cluster_queue_resources.unwrap_or(false);
+    if let Some(local) = &metrics.local_queue_metrics {
+        match local.local_queue_selector.as_ref().map(label_selector) {
+            _ if local.enable == Some(false) => configuration.local_queue_metrics = None,
+            Some(Ok(selector)) if configuration.local_queue_metrics.is_some() => {
+                configuration.local_queue_metrics = Some(selector);
+            }
+            Some(Err(message)) => refusals.refuse("metrics.localQueueMetrics.localQueueSelector", message),
+            _ => {}
+        }
+    }
     refusals.list("metrics.customLabels", metrics.custom_labels.as_ref());
 }
 
-fn health(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
-    let Some(health) = &file.health else { return };
-    let address = health.health_probe_bind_address.as_deref();
-    configuration.health_address = listening("health.healthProbeBindAddress", address, refusals);
-    refusals.present("health.readinessEndpointName", health.readiness_endpoint_name.as_ref());
-    refusals.present("health.livenessEndpointName", health.liveness_endpoint_name.as_ref());
-}
-
-/// Where to listen; none where it is switched off.
-fn listening(path: &str, setting: Option<&str>, refusals: &mut Refusals) -> Option<SocketAddr> {
-    let address = setting.filter(|address| !matches!(*address, "" | "0"))?;
-    let found = address_of(address);
-    if found.is_none() {
-        refusals.refuse(path, format!("{address:?} is none; write :PORT, IP:PORT or \"0\" (off)"));
+fn servers(file: &File, configuration: &mut Configuration, refusals: &mut Refusals) {
+    if let Some(health) = &file.health {
+        configuration.serving.read_health(health, refusals);
     }
-    found
-}
-
-/// An address to listen on; a port alone means every address of the machine.
-fn address_of(text: &str) -> Option<SocketAddr> {
-    match text.strip_prefix(':') {
-        Some(port) => Some((Ipv4Addr::UNSPECIFIED, port.parse().ok()?).into()),
-        None => text.parse().ok(),
-    }
-}
-
-fn servers(file: &File, refusals: &mut Refusals) {
     refusals.address("pprofBindAddress", file.pprof_bind_address.as_ref());
     if let Some(certificates) = &file.internal_cert_management {
         refusals.switch("internalCertManagement.enable", Some(certificates.enable.unwrap_or(true)), false);
@@ -262,8 +251,8 @@ fn features(file: &File, version: Version, refusals: &mut Refusals) {
     for (gate, value) in file.feature_gates.iter().flatten() {
         let path = format!("featureGates.{gate}");
         match GATES.iter().find(|(known, _)| known == gate) {
-            // Read where readiness is.
-            Some(("DisableWaitForPodsReady", _)) => {}
+            // Read where readiness and metrics are.
+            Some(("DisableWaitForPodsReady" | "LocalQueueMetrics", _)) => {}
             Some((_, supported)) => refusals.switch(&path, Some(*value), *supported),
             None => refusals.refuse(path, "unknown feature gate, or one that is not supported yet"),
         }

@@ -92,7 +92,7 @@ impl Settings {
             let advice = "leaderElection: {leaderElect: true} in the configuration file, or --replicas 1";
             return Some((message, advice.to_owned()));
         }
-        if self.configuration.health_address.is_none() {
+        if self.configuration.serving.health.is_none() {
             let message =
                 "the configuration serves no health, which the probes of the pods ask for".to_owned();
             let advice = "health: {healthProbeBindAddress: \":8081\"} in the configuration file";

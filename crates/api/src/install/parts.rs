@@ -66,7 +66,7 @@ fn metrics_port(settings: &Settings, part: &str) -> Option<i32> {
     if part == SCHEDULER {
         return Some(SCHEDULER_PORT);
     }
-    settings.configuration.metrics_address.map(|address| i32::from(address.port()))
+    settings.configuration.serving.metrics.map(|address| i32::from(address.port()))
 }
 
 /// The controller has a port for its health alone.
@@ -74,7 +74,7 @@ fn health_port(settings: &Settings, part: &str) -> Option<i32> {
     if part == SCHEDULER {
         return None;
     }
-    settings.configuration.health_address.map(|address| i32::from(address.port()))
+    settings.configuration.serving.health.map(|address| i32::from(address.port()))
 }
 
 fn selector(part: &str) -> LabelSelector {
@@ -303,7 +303,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(ports(&settings), [("\"metrics\"".to_owned(), 8443), ("\"health\"".to_owned(), 8081)]);
-        settings.configuration.metrics_address = None;
+        settings.configuration.serving.metrics = None;
         assert_eq!(ports(&settings), [("\"health\"".to_owned(), 8081)]);
         assert_eq!(objects(&settings, CONTROLLER).len(), 2, "nothing is served, so there is no Service");
     }

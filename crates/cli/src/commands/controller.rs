@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use gangway_controller::election::Candidate;
+use gangway_api::config::{Configuration, Serving};
+use gangway_controller::election::{Candidate, Term};
+use gangway_controller::endpoints::{self, Site};
+use gangway_controller::pace::Pace;
+use gangway_controller::policies;
 use gangway_controller::workloads::{self, RequestCounts};
-use gangway_controller::{endpoints, policies};
 use gangway_model::Clock;
 use gangway_model::planted::Planted;
 use tokio::net::TcpListener;
@@ -19,6 +22,13 @@ use crate::clock::SystemClock;
 use crate::connect::{Connection, causes};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::interrupted;
+use crate::log::{self, LogArgs};
+
+macro_rules! say {
+    ($($text:tt)*) => {
+        log::say("controller", &format!($($text)*))
+    };
+}
 
 /// Arguments of `gangway controller`.
 #[derive(Debug, Args)]
@@ -33,6 +43,14 @@ pub struct ControllerArgs {
     /// The configuration file (kind Configuration of config.kueue.x-k8s.io).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Where metrics are served over HTTP, such as :8443 or 127.0.0.1:8443; 0 serves none. Otherwise the configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_bind_address: Option<String>,
+    /// Where /healthz and /readyz are served over HTTP, such as :8081; 0 serves none. Otherwise the configuration says.
+    #[arg(long, value_name = "ADDRESS")]
+    health_probe_bind_address: Option<String>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     connection: Connection,
 }
@@ -60,67 +78,113 @@ pub(super) fn identity(clock: &dyn Clock) -> String {
     format!("{}_{}_{:x}", machine.to_string_lossy(), std::process::id(), clock.now().as_nanos())
 }
 
-/// Serves metrics and health as long as what it returns is kept.
-async fn serve(
-    address: Option<SocketAddr>,
-    setting: &str,
-    page: &str,
-    counts: &Arc<RequestCounts>,
-) -> Result<Option<JoinSet<Infallible>>, Failure> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| Failure::bad_input(format!("{setting}: cannot listen on {address}: {error}")))?;
-    let address = listener.local_addr().unwrap_or(address);
-    eprintln!("gangway controller: listens at http://{address}/{page}");
-    let mut serving = JoinSet::new();
-    serving.spawn(endpoints::serve(listener, counts.clone()));
-    Ok(Some(serving))
+impl ControllerArgs {
+    /// The configuration that takes effect: what a flag says goes before what the file says.
+    fn configuration(&self) -> Result<Configuration, Failure> {
+        let mut configuration = config::load(self.config.as_deref())?;
+        if let Some(address) = &self.metrics_bind_address {
+            configuration.serving.metrics = address_of("--metrics-bind-address", address)?;
+        }
+        if let Some(address) = &self.health_probe_bind_address {
+            configuration.serving.health = address_of("--health-probe-bind-address", address)?;
+        }
+        Ok(configuration)
+    }
+}
+
+pub(super) fn address_of(flag: &str, text: &str) -> Result<Option<SocketAddr>, Failure> {
+    Serving::address(text).map_err(|message| Failure::bad_input(format!("{flag}: {message}")))
+}
+
+/// What serves as long as it is kept.
+type Servers = JoinSet<Infallible>;
+
+/// Serves metrics and health where the configuration says.
+async fn serve(serving: &Serving, counts: &Arc<RequestCounts>, pace: &Arc<Pace>) -> Result<Servers, Failure> {
+    let mut servers = JoinSet::new();
+    let places = [
+        (serving.metrics, "metrics", "/metrics", "metrics.bindAddress", "--metrics-bind-address"),
+        (
+            serving.health,
+            "health",
+            serving.readiness.as_str(),
+            "health.healthProbeBindAddress",
+            "--health-probe-bind-address",
+        ),
+    ];
+    for (address, what, path, setting, flag) in places {
+        let Some(address) = address else { continue };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failure::bad_input(format!("{setting}: cannot listen on {address}: {error}")).try_this(format!(
+                "gangway controller {flag} 127.0.0.1:0    takes a free port; 0 alone serves no {what}"
+            ))
+        })?;
+        let address = listener.local_addr().unwrap_or(address);
+        say!("{what}: http://{address}{path}");
+        let site = Site {
+            readiness: serving.readiness.clone(),
+            liveness: serving.liveness.clone(),
+            set_log: Some(Arc::new(log::set)),
+            ..Site::new(Arc::clone(counts), Arc::clone(pace))
+        };
+        servers.spawn(endpoints::serve(listener, site));
+    }
+    Ok(servers)
+}
+
+/// Looks after the admission policies from when it leads on: nobody else may write, and nobody else need say how they stand.
+async fn keep_policies(client: kube::Client, configuration: Configuration, mut term: Term) -> Infallible {
+    term.begins().await;
+    policies::keep(client, configuration, |standing| say!("{standing}")).await
 }
 
 /// Admits until it is told to stop.
 pub async fn run(args: ControllerArgs) -> Outcome {
-    let config = config::load(args.config.as_deref())?;
-    let client = args.connection.client("controller").await?;
+    args.log.apply()?;
+    let config = args.configuration()?;
+    let client = args.connection.plain_client("controller").await?;
     check_version(&client).await?;
-    eprintln!("gangway controller: the configuration that takes effect:\n{}", config.show());
+    say!("the configuration that takes effect:\n{}", config.show());
     let counts = Arc::new(RequestCounts::default());
-    let _metrics = serve(config.metrics_address, "metrics.bindAddress", "metrics", &counts).await?;
-    let _health = serve(config.health_address, "health.healthProbeBindAddress", "healthz", &counts).await?;
+    let pace = Arc::new(Pace::default());
+    let _servers = serve(&config.serving, &counts, &pace).await?;
+    say!(
+        "sends at most {} writes per second and {} at once for decisions, and as many again to inform",
+        config.requests_per_second,
+        config.request_burst
+    );
     let election = config.leader_election.clone();
-    let options = workloads::Options { config, counts: counts.clone(), ..workloads::Options::default() };
+    let options =
+        workloads::Options { config, pace, counts: counts.clone(), ..workloads::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client: kube::Client| {
-        let admission = workloads::run(client.clone(), clock.clone(), options.clone());
-        let policies = policies::keep(client, options.config.clone(), |standing| {
-            eprintln!("gangway controller: {standing}");
-        });
+    let work = |client: kube::Client, term: Term| {
+        let options = workloads::Options { term: term.clone(), ..options.clone() };
+        let configuration = options.config.clone();
+        let admission = workloads::run(client.clone(), clock.clone(), options);
         async move {
             tokio::select! {
                 ended = admission => ended,
-                never = policies => match never {},
+                never = keep_policies(client, configuration, term) => match never {},
             }
         }
     };
     let outcome = match election {
         Some(terms) => {
-            eprintln!(
-                "gangway controller: admits while it holds the Lease {}/{}",
-                terms.namespace, terms.name
-            );
+            say!("admits while it holds the Lease {}/{}", terms.namespace, terms.name);
             let identity = identity(clock.as_ref());
             let candidate = Candidate::new(client, clock.clone(), identity, terms, Planted::default());
             candidate.lead(work, interrupted()).await
         }
         None => tokio::select! {
-            ended = work(client) => Some(ended),
+            ended = work(client, Term::default()) => Some(ended),
             () = interrupted() => None,
         },
     };
     let requests = counts.snapshot();
-    eprintln!(
-        "gangway controller: stopped after {} requests for decisions and {} for diagnostics",
-        requests.decisions, requests.diagnostics
+    say!(
+        "stopped after {} requests for decisions and {} for diagnostics",
+        requests.decisions,
+        requests.diagnostics
     );
     match outcome {
         Some(Err(error)) => {

@@ -11,6 +11,7 @@ mod install;
 mod jobs;
 mod ladder;
 mod logs;
+pub mod metrics;
 mod node;
 pub mod reasons;
 mod replay;
@@ -90,6 +91,9 @@ enum Command {
     /// Prints docs/rights.md.
     #[command(hide = true)]
     Rights,
+    /// Prints docs/metrics.md.
+    #[command(hide = true)]
+    Metrics,
 }
 
 impl Cli {
@@ -116,6 +120,7 @@ impl Cli {
             Command::Sim(command) => sim::run(&command),
             Command::Reasons => reasons::run(),
             Command::Rights => rights::run(),
+            Command::Metrics => metrics::run(),
         }
     }
 }

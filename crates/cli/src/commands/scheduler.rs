@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use gangway_api::config::LeaderElection;
 use gangway_api::scheduler_config::{FeatureGates, SchedulerConfiguration};
-use gangway_controller::election::Candidate;
-use gangway_controller::endpoints;
+use gangway_controller::election::{Candidate, Term};
+use gangway_controller::endpoints::{self, Site};
 use gangway_controller::pace::Pace;
 use gangway_controller::pods::{self, BindCounts};
 use gangway_model::Clock;
@@ -24,6 +24,13 @@ use crate::clock::SystemClock;
 use crate::connect::{Connection, causes};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::interrupted;
+use crate::log::{self, LogArgs};
+
+macro_rules! say {
+    ($($text:tt)*) => {
+        log::say("scheduler", &format!($($text)*))
+    };
+}
 
 /// Arguments of `gangway scheduler`.
 #[derive(Debug, Args)]
@@ -48,6 +55,8 @@ pub struct SchedulerArgs {
     /// Where metrics, /healthz and /readyz are served over HTTP, such as 127.0.0.1:10259; nowhere by default.
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind_address: Option<SocketAddr>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     connection: Connection,
 }
@@ -95,54 +104,65 @@ impl SchedulerArgs {
 async fn serve(
     address: Option<SocketAddr>,
     counts: &Arc<BindCounts>,
+    pace: &Arc<Pace>,
 ) -> Result<Option<JoinSet<Infallible>>, Failure> {
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {
         Failure::bad_input(format!("--metrics-bind-address: cannot listen on {address}: {error}"))
     })?;
     let address = listener.local_addr().unwrap_or(address);
-    eprintln!("gangway scheduler: metrics are at http://{address}/metrics");
+    say!("metrics are at http://{address}/metrics");
     let mut serving = JoinSet::new();
-    serving.spawn(endpoints::serve(listener, Arc::clone(counts)));
+    let site = Site { set_log: Some(Arc::new(log::set)), ..Site::new(Arc::clone(counts), Arc::clone(pace)) };
+    serving.spawn(endpoints::serve(listener, site));
     Ok(Some(serving))
 }
 
 /// Places pods until it is told to stop.
 pub async fn run(args: SchedulerArgs) -> Outcome {
+    args.log.apply()?;
     let configuration = args.configuration()?;
     let mut connection = args.connection;
     if connection.kubeconfig.is_none() {
         connection.kubeconfig.clone_from(&configuration.kubeconfig);
     }
-    let client = connection.client("scheduler").await?;
+    let client = connection.plain_client("scheduler").await?;
     let pace = Arc::new(Pace::new(configuration.requests_per_second, configuration.request_burst));
     let SchedulerConfiguration { settings, leader_election, .. } = configuration.clone();
+    say!(
+        "sends at most {} writes per second and {} at once for decisions, and as many again to inform",
+        configuration.requests_per_second,
+        configuration.request_burst
+    );
     let names: Vec<&str> = settings.profiles.iter().map(|p| p.scheduler_name.as_str()).collect();
-    eprintln!("gangway scheduler: places pods that ask for {}", names.join(" or "));
-    eprintln!("gangway scheduler: the configuration that takes effect:\n{}", configuration.show());
+    say!("places pods that ask for {}", names.join(" or "));
+    say!("the configuration that takes effect:\n{}", configuration.show());
     let counts: Arc<BindCounts> = Arc::default();
-    let _metrics = serve(args.metrics_bind_address, &counts).await?;
+    let _metrics = serve(args.metrics_bind_address, &counts, &pace).await?;
     let options = pods::Options { settings, counts: Arc::clone(&counts), ..pods::Options::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let work = |client| pods::run(pace.client(&client), clock.clone(), options.clone());
+    let work = |client, mut term: Term| {
+        let placing = Box::pin(pods::run(pace.sorting_client(&client), clock.clone(), options.clone()));
+        async move {
+            term.begins().await;
+            placing.await
+        }
+    };
     let outcome = match leader_election {
         Some(terms) => {
-            eprintln!(
-                "gangway scheduler: places while it holds the Lease {}/{}",
-                terms.namespace, terms.name
-            );
+            say!("places while it holds the Lease {}/{}", terms.namespace, terms.name);
             let identity = controller::identity(clock.as_ref());
             let candidate = Candidate::new(client, clock.clone(), identity, terms, Planted::default());
             candidate.lead(work, interrupted()).await
         }
         None => tokio::select! {
-            ended = work(client) => Some(ended),
+            ended = work(client, Term::default()) => Some(ended),
             () = interrupted() => None,
         },
     };
     let requests = counts.snapshot();
-    eprintln!(
-        "gangway scheduler: stopped after {} requests for decisions and {} for diagnostics, which waited {:.1} s for \
+    say!(
+        "stopped after {} requests for decisions and {} for diagnostics, which waited {:.1} s for \
          the request rate",
         requests.decision_requests(),
         requests.diagnostic_requests(),

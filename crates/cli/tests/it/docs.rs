@@ -40,6 +40,13 @@ fn the_page_of_rights_is_current() {
     assert_eq!(page, gangway_cli::commands::rights::page(), "docs/rights.md differs from the code: {hint}");
 }
 
+#[test]
+fn the_page_of_metrics_is_current() {
+    let page = std::fs::read_to_string(workspace_root().join("docs/metrics.md")).unwrap_or_default();
+    let hint = "run `gangway metrics > docs/metrics.md`";
+    assert_eq!(page, gangway_cli::commands::metrics::page(), "docs/metrics.md differs from the code: {hint}");
+}
+
 fn try_out(example: &Example, directory: &Path) -> Result<(), String> {
     let output = Command::new(env!("CARGO_BIN_EXE_gangway"))
         .args(&example.arguments)

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::metrics::Metrics;
+use crate::metrics::Metric;
+use crate::pulse::Pulse;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -11,6 +13,7 @@ macro_rules! counts {
         pub struct BindCounts {
             $($name: AtomicU64,)*
             metrics: Metrics,
+            pulse: Pulse,
         }
 
         /// The counts at one moment.
@@ -86,6 +89,20 @@ impl BindCounts {
     /// What is told to whoever reads metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// What the loop does.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// Takes over into the metrics what is counted here.
+    pub fn publish(&self) {
+        let registry = self.metrics.registry();
+        for (fate, count) in self.snapshot().named() {
+            registry.set(Metric::SchedulerWrites, &[fate], count as f64);
+        }
+        registry.set(Metric::Build, &[env!("CARGO_PKG_VERSION")], 1.0);
     }
 }
 

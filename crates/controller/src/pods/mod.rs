@@ -95,5 +95,7 @@ impl From<Forbidden> for Error {
 ///
 /// Only if pods or nodes may not be listed at all; any other trouble is waited out.
 pub async fn run(client: Client, clock: Arc<dyn Clock>, options: Options) -> Result<(), Error> {
+    let counts = Arc::clone(&options.counts);
+    let _running = counts.pulse().begin();
     shell::Shell::new(client, clock, options).run().await
 }

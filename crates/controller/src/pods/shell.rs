@@ -22,12 +22,10 @@ use super::records::{self, pod_record};
 use super::watches::{self, FamilyWatch, Item};
 use super::{Error, Options, preemptions};
 use crate::index::Index;
+use crate::metrics::Metric;
 
 /// So many pods are tried before news is looked at again.
 const MOST_ATTEMPTS_AT_ONCE: usize = 256;
-/// What the scheduler counts by itself is published so often at most.
-const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-
 pub(super) struct Shell {
     clock: Arc<dyn Clock>,
     counts: Arc<BindCounts>,
@@ -45,9 +43,6 @@ pub(super) struct Shell {
     preemptions: Preemptions,
     diagnostics: Diagnostics,
     events: Events,
-    published: Instant,
-    /// Whether something may have changed since.
-    is_stale: bool,
 }
 
 impl Shell {
@@ -56,7 +51,8 @@ impl Shell {
         let scheduler_names = settings.profiles.iter().map(|p| p.scheduler_name.clone()).collect();
         let with_families = settings.profiles.iter().any(|p| p.default_spread().next().is_some());
         let watched = FamilyKind::ALL.into_iter().filter(|_| with_families);
-        counts.metrics().starting(true);
+        counts.pulse().set_ready(false);
+        counts.metrics().registry().set(Metric::Leads, &[], 1.0);
         let preemptions = Preemptions::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
         let diagnostics = Diagnostics::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
         let events = Events::new(client.clone(), Arc::clone(&clock), Arc::clone(&counts));
@@ -74,23 +70,25 @@ impl Shell {
             preemptions,
             diagnostics,
             events,
-            published: Instant::now(),
-            is_stale: true,
             clock,
             counts,
         }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Error> {
+        let counts = Arc::clone(&self.counts);
         loop {
             let more = self.decide();
             self.preemptions.send(|id| self.scheduler.is_under_way(id));
             let is_binding = !self.bindings.is_empty();
             self.events.send(is_binding);
             let deadline = self.scheduler.next_deadline();
-            let publish_at = self.is_stale.then(|| self.published + PUBLISH_INTERVAL);
             tokio::select! {
                 biased;
+                () = counts.pulse().asked() => {
+                    self.publish();
+                    counts.pulse().answer();
+                }
                 Some(report) = self.bindings.next(), if is_binding => self.take_report(report),
                 Some(report) = self.preemptions.next(), if !self.preemptions.is_empty() => {
                     self.take_preemption(report);
@@ -100,7 +98,6 @@ impl Shell {
                 () = sleep_until(self.clock.as_ref(), deadline) => {}
                 told = self.diagnostics.step(is_binding) => self.say_failed(told),
                 () = self.events.step() => {}
-                () = wait_until(publish_at) => self.publish(),
             }
         }
     }
@@ -116,7 +113,6 @@ impl Shell {
             let decisions = self.scheduler.next(self.clock.now(), 1);
             let was_tried = self.scheduler.work().attempts > attempts;
             if was_tried {
-                self.is_stale = true;
                 self.count_attempt(&decisions, began);
             }
             for decision in decisions {
@@ -207,7 +203,7 @@ impl Shell {
         let has_all = self.pods.is_complete() && self.nodes.is_complete() && has_budgets && has_families;
         if !self.synced && has_all {
             self.synced = true;
-            self.counts.metrics().starting(false);
+            self.counts.pulse().set_ready(true);
             self.apply(Event::Synced);
         }
         Ok(())
@@ -290,21 +286,11 @@ impl Shell {
         if let Event::PodDeleted(uid) = &event {
             self.diagnostics.forget(uid);
         }
-        self.is_stale = true;
         self.scheduler.apply(event, self.clock.now());
     }
 
     fn publish(&mut self) {
         self.counts.metrics().observe(&self.scheduler);
-        self.published = Instant::now();
-        self.is_stale = false;
-    }
-}
-
-async fn wait_until(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -2,16 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::metrics::Metrics;
-
-/// What a write is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
-    /// It changes what runs. Never dropped.
-    Decisions,
-    /// It informs. Coalesced, and dropped when there is too much of it.
-    Diagnostics,
-}
+use crate::metrics::{Metric, Registry};
+use crate::pace::Lane;
+use crate::pulse::Pulse;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -19,7 +12,9 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct RequestCounts {
             $($name: AtomicU64,)*
-            metrics: Metrics,
+            metrics: Registry,
+            /// What the loop does.
+            pulse: Pulse,
         }
 
         /// The counts at one moment.
@@ -67,13 +62,39 @@ counters! {
 impl RequestCounts {
     pub(crate) fn sent(&self, lane: Lane) {
         match lane {
-            Lane::Decisions => self.decisions(),
+            Lane::Decisions | Lane::Reads => self.decisions(),
             Lane::Diagnostics => self.diagnostics(),
         }
     }
 
-    /// What happened to Workloads.
-    pub fn metrics(&self) -> &Metrics {
+    /// All that is counted, for machines.
+    pub fn metrics(&self) -> &Registry {
         &self.metrics
+    }
+
+    /// What the loop does.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// Takes over into the metrics what is counted here.
+    pub fn publish(&self) {
+        let counts = self.snapshot();
+        let set = |metric, labels: &[&str], value: u64| self.metrics.set(metric, labels, value as f64);
+        for (fate, count) in [
+            ("applied", counts.applied),
+            ("conflict", counts.conflicts),
+            ("rejected", counts.rejected),
+            ("retried", counts.retried),
+            ("superseded", counts.superseded),
+            ("dropped", counts.dropped),
+        ] {
+            set(Metric::Writes, &[fate], count);
+        }
+        set(Metric::LaneRequests, &["decisions"], counts.decisions);
+        set(Metric::LaneRequests, &["diagnostics"], counts.diagnostics);
+        set(Metric::Repairs, &[], counts.repairs);
+        set(Metric::Overdue, &[], counts.overdue_evictions);
+        set(Metric::Build, &[env!("CARGO_PKG_VERSION")], 1);
     }
 }

@@ -11,10 +11,10 @@ use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::counts::Lane;
 use super::lanes::{Answer, End, Purpose, Request, Target};
 use super::shell::{Retry, Shell, millis};
 use crate::index::uid_of;
+use crate::pace::Lane;
 use crate::trouble::wait_after;
 
 /// An object that is being deleted and waits for its finalizer to go.
@@ -63,7 +63,8 @@ impl Shell {
         match going {
             Going::Workload(_) => false,
             Going::ClusterQueue(uid) => self.cluster_queues.get(uid).is_some_and(|queue| {
-                let counts = self.engine.cluster_queue_status(&ClusterQueueName::from(queue.name_any().as_str()));
+                let counts =
+                    self.engine.cluster_queue_status(&ClusterQueueName::from(queue.name_any().as_str()));
                 counts.is_some_and(|(_, _, counts)| counts.reserving > 0)
             }),
             Going::Flavor(uid) => self.flavors.get(uid).is_some_and(|flavor| {
@@ -87,7 +88,7 @@ impl Shell {
     }
 
     fn release(&self, going: &Going) -> Option<Request> {
-        let client = self.lanes.client.clone();
+        let client = self.lanes.client(Lane::Decisions).clone();
         Some(match going {
             Going::Workload(uid) => {
                 let workload = self.workloads.get(uid)?.as_ref();

@@ -17,8 +17,9 @@ use kube::{Resource, ResourceExt};
 use rustc_hash::FxHashMap;
 
 use super::events::Note;
-use super::metrics::Whose;
+use super::metrics::{self, Times, Whose};
 use super::shell::{Shell, object_name};
+use crate::metrics::Metric;
 
 /// Decisions that were sent without anybody knowing how that ended, by Workload. A restart forgets them: what they did is
 /// on the object then, and nobody is told.
@@ -41,13 +42,12 @@ impl Shell {
             Action::PodsReady(Some(ReadinessReason::Started)) => self.measure_start(object),
             Action::Release(reason) => self.measure_release(*reason, object),
             Action::Requeue(reason) => {
-                self.counts.metrics().requeued(self.whose(object).cluster_queue, *reason);
+                metrics::requeued(self.counts.metrics(), self.whose(object).cluster_queue, *reason);
             }
-            // That a backoff is over is written down with the admission that follows.
-            Action::Admit(_) | Action::Reserve(_) if is_back_from_backoff(object) => {
-                let queue = self.whose(object).cluster_queue;
-                self.counts.metrics().requeued(queue, RequeueReason::BackoffFinished);
-            }
+            Action::Admit(_) => self.count_quota(object, true, true),
+            Action::Reserve(_) => self.count_quota(object, true, false),
+            Action::LetStart(_) => self.count_quota(object, false, true),
+            Action::Finish(_) => self.count_end(object),
             _ => {}
         }
         for note in notes(decision, object, preemptor.as_deref()) {
@@ -67,6 +67,33 @@ impl Shell {
         }
     }
 
+    /// Counts that a Workload has quota, or may start, or both.
+    fn count_quota(&self, object: &Workload, is_reserved: bool, is_admitted: bool) {
+        let (whose, times, registry) = (self.whose(object), times_of(object), self.counts.metrics());
+        if is_reserved {
+            metrics::reserved(registry, whose, times);
+            // That a backoff is over is written down with this.
+            if is_back_from_backoff(object) {
+                metrics::requeued(registry, whose.cluster_queue, RequeueReason::BackoffFinished);
+            }
+        }
+        if is_admitted {
+            metrics::admitted(registry, whose, times);
+            for cohort in self.engine.cohorts_above(&whose.cluster_queue.into()) {
+                registry.count(Metric::CohortAdmitted, &[cohort.as_str(), whose.priority_class]);
+            }
+        }
+    }
+
+    fn count_end(&self, object: &Workload) {
+        let at = |kind| condition(object, kind).map(changed_at);
+        let was_admitted = condition(object, ConditionType::Admitted).filter(|c| c.status == "True");
+        let status = object.status.as_ref();
+        let past = status.and_then(|status| status.accumulated_past_execution_time_seconds).unwrap_or(0);
+        let ran = (was_admitted.map(changed_at), at(ConditionType::Finished));
+        metrics::finished(self.counts.metrics(), self.whose(object), ran, past.into());
+    }
+
     /// Tells a Workload and its Job that it has not left, and what is left of it.
     fn warn_of_overdue(&mut self, object: &Workload) {
         self.counts.overdue_evictions();
@@ -80,22 +107,25 @@ impl Shell {
         }
     }
 
-    /// The queue and the priority class under which a Workload is counted.
-    fn whose(&self, object: &Workload) -> Whose {
+    /// The queues and the priority class under which a Workload is counted.
+    fn whose<'a>(&'a self, object: &'a Workload) -> Whose<'a> {
         let admission = object.status.as_ref().and_then(|status| status.admission.as_ref());
-        let reserved = admission.map(|admission| admission.cluster_queue.clone());
-        let class = object.spec.priority_class_ref.as_ref().map(|class| class.name.clone());
+        let reserved = admission.map(|admission| admission.cluster_queue.as_str());
+        let class = object.spec.priority_class_ref.as_ref().map(|class| class.name.as_str());
+        let names = object.spec.queue_name.as_deref().zip(object.metadata.namespace.as_deref());
         Whose {
             cluster_queue: reserved.or_else(|| self.queue_of(object)).unwrap_or_default(),
             priority_class: class.unwrap_or_default(),
+            local_queue: names.filter(|(name, namespace)| self.counts_for_local_queue(namespace, name)),
         }
     }
 
     /// The ClusterQueue behind the LocalQueue that a Workload names.
-    fn queue_of(&self, object: &Workload) -> Option<String> {
+    fn queue_of(&self, object: &Workload) -> Option<&str> {
         let name = object.spec.queue_name.as_deref()?;
-        let queue = self.local_queues.named(&object.namespace().unwrap_or_default(), name)?;
-        queue.spec.cluster_queue.clone()
+        let queue =
+            self.local_queues.named(object.metadata.namespace.as_deref().unwrap_or_default(), name)?;
+        queue.spec.cluster_queue.as_deref()
     }
 
     fn count_eviction(
@@ -108,39 +138,42 @@ impl Shell {
         let whose = self.whose(victim);
         let waited_for = readiness_of(victim);
         let cause = reason.underlying_cause(waited_for, gave_up(victim));
-        let metrics = self.counts.metrics();
-        if let Some((ready, evicted)) = ready_before_eviction(victim, waited_for) {
-            metrics.evicted_when_ready(whose.cluster_queue.clone(), (reason, cause), (ready, evicted));
+        let registry = self.counts.metrics();
+        if let Some(times) = ready_before_eviction(victim, waited_for) {
+            metrics::evicted_when_ready(registry, whose.cluster_queue, (reason, cause), times);
         }
-        metrics.evicted(whose, reason, cause, is_first_eviction(victim, reason.base(), cause));
+        let is_first = is_first_eviction(victim, reason.base(), cause);
+        metrics::evicted(registry, whose, reason, cause, is_first);
         if let Some(preemption) = preemption {
             let preempting = preemptor.and_then(|preemptor| self.queue_of(preemptor));
-            metrics.preempted(preempting.unwrap_or_default(), preemption.reason);
+            metrics::preempted(registry, preempting.unwrap_or_default(), preemption.reason);
         }
     }
 
     /// Measures how long a Workload took from its queue to the first time that all its pods were ready.
     fn measure_start(&self, object: &Workload) {
-        let at = |kind| condition(object, kind).map(changed_at);
-        let created = object.creation_timestamp().as_ref().map(time::from_api);
-        let requeued = condition(object, ConditionType::Requeued).filter(|c| c.status == "True");
-        let queued = requeued.map(changed_at).or(created);
-        let times = (queued, at(ConditionType::Admitted), at(ConditionType::PodsReady));
-        if let (Some(queued), Some(admitted), Some(ready)) = times {
-            self.counts.metrics().started(&self.whose(object), queued, admitted, ready);
+        metrics::started(self.counts.metrics(), self.whose(object), times_of(object));
+    }
+
+    /// Measures how long a Job waited for its Workload.
+    pub(super) fn measure_creation(&self, job: &Uid, workload: &Workload) {
+        let job = self.jobs.get(job).and_then(|job| job.metadata.creation_timestamp.as_ref());
+        if let Some((job, workload)) = job.zip(workload.metadata.creation_timestamp.as_ref()) {
+            let seconds = metrics::seconds(time::from_api(job), time::from_api(workload));
+            self.counts.metrics().observe(Metric::WorkloadCreation, &["batch/job"], seconds);
         }
     }
 
     /// Measures how long a Workload took to leave, and counts it if it may be queued again at once.
     fn measure_release(&self, reason: EvictionReason, object: &Workload) {
-        let queue = self.whose(object).cluster_queue;
+        let (queue, registry) = (self.whose(object).cluster_queue, self.counts.metrics());
         let evicted = condition(object, ConditionType::Evicted).map(changed_at);
-        let requeued = condition(object, ConditionType::Requeued);
-        if let (Some(told), Some(left)) = (evicted, requeued.map(changed_at)) {
-            self.counts.metrics().released(queue.clone(), reason, told, left);
+        let requeued = condition(object, ConditionType::Requeued).map(changed_at);
+        if let Some(times) = evicted.zip(requeued) {
+            metrics::released(registry, queue, reason, times);
         }
         if reason.requeues_at_once() {
-            self.counts.metrics().requeued(queue, reason.requeue_reason());
+            metrics::requeued(registry, queue, reason.requeue_reason());
         }
     }
 
@@ -278,6 +311,18 @@ fn condition(object: &Workload, kind: ConditionType) -> Option<&Condition> {
 
 fn changed_at(condition: &Condition) -> Timestamp {
     time::from_api(&condition.last_transition_time)
+}
+
+/// When things happened to a Workload. It was queued when it was created, or when it was last queued again.
+fn times_of(object: &Workload) -> Times {
+    let is_so = |kind| condition(object, kind).filter(|condition| condition.status == "True").map(changed_at);
+    let created = object.metadata.creation_timestamp.as_ref().map(time::from_api);
+    Times {
+        queued: is_so(ConditionType::Requeued).or(created),
+        reserved: is_so(ConditionType::QuotaReserved),
+        admitted: is_so(ConditionType::Admitted),
+        ready: is_so(ConditionType::PodsReady),
+    }
 }
 
 /// What the pods of a Workload waited for, or whether they did not.

@@ -11,8 +11,10 @@ use gangway_model::{Timestamp, Uid};
 use kube::Client;
 use rustc_hash::FxHashSet;
 
-use super::counts::{Lane, RequestCounts};
+use super::counts::RequestCounts;
 use super::finalizers::Going;
+use crate::metrics::Metric;
+use crate::pace::{Lane, Pace};
 use crate::trouble::Trouble;
 
 /// Decisions that are sent but not answered, so that what is assumed never runs far ahead of the API.
@@ -53,6 +55,8 @@ pub(super) enum Purpose {
 /// What the API made of a write.
 pub(super) enum Answer {
     Workload(Box<gangway_api::kueue::Workload>),
+    /// The same, which was not there before.
+    Created(Box<gangway_api::kueue::Workload>),
     Job(Box<k8s_openapi::api::batch::v1::Job>),
     ClusterQueue(Box<gangway_api::kueue::ClusterQueue>),
     LocalQueue(Box<gangway_api::kueue::LocalQueue>),
@@ -103,10 +107,13 @@ impl Rate {
         Self { per_second, burst, tokens: burst, filled_at: Timestamp::EPOCH }
     }
 
-    fn refill(&mut self, now: Timestamp) {
-        let nanos = now.nanos_since(self.filled_at).max(0);
+    /// Lets time pass. Says how many seconds of it nothing could be sent, if nothing could.
+    fn refill(&mut self, now: Timestamp) -> Option<f64> {
+        let seconds = now.nanos_since(self.filled_at).max(0) as f64 / 1e9;
         self.filled_at = now;
-        self.tokens = (self.tokens + nanos as f64 / 1e9 * self.per_second).min(self.burst);
+        let lacking = (1.0 - self.tokens).max(0.0) / self.per_second;
+        self.tokens = (self.tokens + seconds * self.per_second).min(self.burst);
+        (lacking > 0.0).then(|| lacking.min(seconds))
     }
 
     fn allowed(&self) -> usize {
@@ -121,28 +128,48 @@ impl Rate {
 
 /// The writes under way.
 pub(super) struct Lanes {
-    pub(super) client: Client,
+    decision_client: Client,
+    diagnostic_client: Client,
     counts: Arc<RequestCounts>,
     requests: FuturesUnordered<BoxFuture<'static, Answered>>,
     busy: FxHashSet<Target>,
     decisions: usize,
     diagnostics: usize,
-    rate: Rate,
+    /// Each lane has a rate of its own, so that what informs holds up nothing that is decided.
+    decision_rate: Rate,
+    diagnostic_rate: Rate,
     trouble: Trouble,
 }
 
 impl Lanes {
-    pub(super) fn new(client: Client, counts: Arc<RequestCounts>, per_second: f64, burst: u32) -> Self {
+    pub(super) fn new(
+        client: &Client,
+        pace: &Arc<Pace>,
+        counts: Arc<RequestCounts>,
+        per_second: f64,
+        burst: u32,
+    ) -> Self {
         Self {
-            client,
+            decision_client: pace.client(client, Lane::Decisions),
+            diagnostic_client: pace.client(client, Lane::Diagnostics),
             counts,
             requests: FuturesUnordered::new(),
             busy: FxHashSet::default(),
             decisions: 0,
             diagnostics: 0,
-            rate: Rate::new(per_second, burst),
+            decision_rate: Rate::new(per_second, burst),
+            diagnostic_rate: Rate::new(per_second, burst),
             trouble: Trouble::with("writing to the API"),
         }
+    }
+
+    /// The client for a lane.
+    pub(super) fn client(&self, lane: Lane) -> &Client {
+        if lane == Lane::Diagnostics { &self.diagnostic_client } else { &self.decision_client }
+    }
+
+    fn rate(&self, lane: Lane) -> &Rate {
+        if lane == Lane::Diagnostics { &self.diagnostic_rate } else { &self.decision_rate }
     }
 
     /// Whether a write about this object is under way.
@@ -152,24 +179,30 @@ impl Lanes {
 
     /// Lets time pass for the request rate.
     pub(super) fn tick(&mut self, now: Timestamp) {
-        self.rate.refill(now);
+        for (rate, lane) in
+            [(&mut self.decision_rate, Lane::Decisions), (&mut self.diagnostic_rate, Lane::Diagnostics)]
+        {
+            if let Some(lost) = rate.refill(now) {
+                self.counts.metrics().add(Metric::Throttled, &[lane.as_str()], lost);
+            }
+        }
     }
 
-    /// How long the request rate keeps everything waiting, if it does.
+    /// How long the request rate keeps a lane waiting, if it does.
     pub(super) fn rate_wait(&self) -> Option<Duration> {
-        self.rate.wait()
+        self.decision_rate.wait().into_iter().chain(self.diagnostic_rate.wait()).min()
     }
 
     /// How many more writes a lane takes.
     pub(super) fn free_slots(&self, lane: Lane) -> usize {
         let slots = match lane {
-            Lane::Decisions => MOST_DECISIONS.saturating_sub(self.decisions),
+            Lane::Decisions | Lane::Reads => MOST_DECISIONS.saturating_sub(self.decisions),
             Lane::Diagnostics if self.decisions > 0 => {
                 MOST_DIAGNOSTICS_BESIDE_DECISIONS.saturating_sub(self.diagnostics)
             }
             Lane::Diagnostics => MOST_DIAGNOSTICS.saturating_sub(self.diagnostics),
         };
-        slots.min(self.rate.allowed())
+        slots.min(self.rate(lane).allowed())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -179,10 +212,15 @@ impl Lanes {
     /// Sends a write about one object or several; each is busy until it ends.
     pub(super) fn send(&mut self, lane: Lane, targets: Vec<Target>, purpose: Purpose, request: Request) {
         self.counts.sent(lane);
-        self.rate.tokens -= 1.0;
         match lane {
-            Lane::Decisions => self.decisions += 1,
-            Lane::Diagnostics => self.diagnostics += 1,
+            Lane::Decisions | Lane::Reads => {
+                self.decisions += 1;
+                self.decision_rate.tokens -= 1.0;
+            }
+            Lane::Diagnostics => {
+                self.diagnostics += 1;
+                self.diagnostic_rate.tokens -= 1.0;
+            }
         }
         self.busy.extend(targets.iter().cloned());
         let answered = async move {
@@ -196,7 +234,7 @@ impl Lanes {
     pub(super) async fn next(&mut self) -> Option<Done> {
         let (lane, targets, purpose, result) = self.requests.next().await?;
         match lane {
-            Lane::Decisions => self.decisions -= 1,
+            Lane::Decisions | Lane::Reads => self.decisions -= 1,
             Lane::Diagnostics => self.diagnostics -= 1,
         }
         for target in &targets {
@@ -240,7 +278,7 @@ mod tests {
     #[tokio::test]
     async fn every_object_of_a_write_is_busy_until_it_ends() {
         let client = gangway_apiserver::ApiServer::builder().build().client();
-        let mut lanes = Lanes::new(client, Arc::default(), 10.0, 10);
+        let mut lanes = Lanes::new(&client, &Arc::default(), Arc::default(), 10.0, 10);
         let targets = vec![Target::Job("j".into()), Target::Workload("w".into())];
         let request = futures::future::ready(Ok(Answer::Nothing)).boxed();
         lanes.send(Lane::Decisions, targets.clone(), Purpose::JobStep("j".into()), request);
@@ -248,6 +286,21 @@ mod tests {
         let done = lanes.next().await;
         assert!(done.is_some_and(|done| matches!(done.end, End::Landed(Answer::Nothing))));
         assert!(!targets.iter().any(|target| lanes.is_busy(target)));
+    }
+
+    #[tokio::test]
+    async fn what_informs_uses_up_nothing_that_decisions_need() {
+        let client = gangway_apiserver::ApiServer::builder().build().client();
+        let mut lanes = Lanes::new(&client, &Arc::default(), Arc::default(), 10.0, 2);
+        lanes.tick(Timestamp::from_seconds(1));
+        for _ in 0..2 {
+            let request = futures::future::ready(Ok(Answer::Nothing)).boxed();
+            lanes.send(Lane::Diagnostics, Vec::new(), Purpose::Note, request);
+        }
+        assert_eq!((lanes.free_slots(Lane::Diagnostics), lanes.free_slots(Lane::Decisions)), (0, 2));
+        lanes.tick(Timestamp::from_seconds(2));
+        let text = lanes.counts.metrics().text();
+        assert!(text.contains("gangway_client_throttled_seconds_total{lane=\"diagnostics\"} 0.1"), "{text}");
     }
 
     #[test]
@@ -258,9 +311,9 @@ mod tests {
         assert_eq!(rate.allowed(), 3);
         rate.tokens -= 3.0;
         assert_eq!((rate.allowed(), rate.wait()), (0, Some(Duration::from_millis(100))));
-        rate.refill(at(250));
+        assert_eq!(rate.refill(at(250)), Some(0.1), "for so long nothing could be sent");
         assert_eq!((rate.allowed(), rate.wait()), (2, None));
-        rate.refill(at(9000));
+        assert_eq!(rate.refill(at(9000)), None);
         assert_eq!(rate.allowed(), 3, "no more than the burst is saved up");
     }
 }

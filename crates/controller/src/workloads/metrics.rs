@@ -1,178 +1,143 @@
-//! Metrics of Workloads, under the reference's names.
-
-use std::sync::atomic::AtomicU64;
+//! What happened to Workloads, counted under the reference's names: once for their ClusterQueue and, where that is wanted,
+//! once for their LocalQueue.
 
 use gangway_model::Timestamp;
 use gangway_model::reasons::{EvictionReason, PreemptionReason, RequeueReason};
-use prometheus_client::encoding::{EncodeLabelSet, text};
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 
-/// The content type of [`Metrics::text`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::metrics::{Metric, Registry};
 
 /// Whose Workload it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Whose {
-    pub(crate) cluster_queue: String,
-    pub(crate) priority_class: String,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whose<'a> {
+    pub(crate) cluster_queue: &'a str,
+    pub(crate) priority_class: &'a str,
+    /// Name and namespace of its LocalQueue, if that is counted for.
+    pub(crate) local_queue: Option<(&'a str, &'a str)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfEviction {
-    cluster_queue: String,
-    reason: &'static str,
-    underlying_cause: &'static str,
-    priority_class: String,
-}
+/// A metric of ClusterQueues with the one of LocalQueues.
+type Pair = (Metric, Metric);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfReadiness {
-    cluster_queue: String,
-    reason: &'static str,
-    underlying_cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfQueue {
-    cluster_queue: String,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPreemption {
-    preempting_cluster_queue: String,
-    reason: &'static str,
-}
-
-type Count<L> = Family<L, Counter<u64, AtomicU64>>;
-type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
-
-/// How long Workloads wait is measured in these steps, as the reference does: a second, then 2.5 s, doubled twelve times.
-fn waits() -> Histogram {
-    let doubled = (0..13).map(|power| 2.5 * f64::from(1_u32 << power));
-    Histogram::new(std::iter::once(1.0).chain(doubled))
-}
-
-/// What happened to Workloads since the controller started.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    ready_wait: Seconds<Whose>,
-    admitted_until_ready: Seconds<Whose>,
-    ready_to_evicted: Seconds<OfReadiness>,
-    eviction_latency: Seconds<OfQueue>,
-    evicted: Count<OfEviction>,
-    evicted_once: Count<OfEviction>,
-    preempted: Count<OfPreemption>,
-    requeued: Count<OfQueue>,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        let mut metrics = Self {
-            registry: Registry::default(),
-            ready_wait: Family::new_with_constructor(waits),
-            admitted_until_ready: Family::new_with_constructor(waits),
-            ready_to_evicted: Family::new_with_constructor(waits),
-            eviction_latency: Family::new_with_constructor(waits),
-            evicted: Family::default(),
-            evicted_once: Family::default(),
-            preempted: Family::default(),
-            requeued: Family::default(),
-        };
-        metrics.register();
-        metrics
-    }
-}
-
-impl Metrics {
-    fn register(&mut self) {
-        let ours = &mut self.registry;
-        let help = "Workloads that may be queued again after an eviction, by why";
-        ours.register("gangway_requeued_workloads", help, self.requeued.clone());
-        let reference = ours.sub_registry_with_prefix("kueue");
-        let help = "Seconds from being queued to the first time that all pods were ready";
-        reference.register("ready_wait_time_seconds", help, self.ready_wait.clone());
-        let help = "Seconds from the admission to the first time that all pods were ready";
-        reference.register("admitted_until_ready_wait_time_seconds", help, self.admitted_until_ready.clone());
-        let help = "Seconds from when all pods were ready to the eviction";
-        reference.register("pods_ready_to_evicted_time_seconds", help, self.ready_to_evicted.clone());
-        let help = "Seconds from an eviction to when the quota was given back";
-        reference.register("workload_eviction_latency_seconds", help, self.eviction_latency.clone());
-        let help = "Workloads that were told to leave";
-        reference.register("evicted_workloads", help, self.evicted.clone());
-        let help = "Workloads that were told to leave for the first time for this reason and cause";
-        reference.register("evicted_workloads_once", help, self.evicted_once.clone());
-        let help = "Workloads that were told to leave for another, by the queue of that other";
-        reference.register("preempted_workloads", help, self.preempted.clone());
-    }
-
-    /// All of them as text, in the form of OpenMetrics.
-    pub fn text(&self) -> String {
-        let mut all = String::new();
-        match text::encode(&mut all, &self.registry) {
-            Ok(()) => all,
-            Err(_) => unreachable!("a String takes any text"),
+impl Whose<'_> {
+    fn count(self, registry: &Registry, (cluster, local): Pair) {
+        registry.count(cluster, &[self.cluster_queue, self.priority_class]);
+        if let Some((name, namespace)) = self.local_queue {
+            registry.count(local, &[name, namespace, self.priority_class]);
         }
     }
 
-    /// All pods of a Workload were ready for the first time since it was queued and admitted.
-    pub(crate) fn started(&self, whose: &Whose, queued: Timestamp, admitted: Timestamp, ready: Timestamp) {
-        self.ready_wait.get_or_create(whose).observe(seconds(queued, ready));
-        self.admitted_until_ready.get_or_create(whose).observe(seconds(admitted, ready));
-    }
-
-    /// A Workload was told to leave.
-    pub(crate) fn evicted(&self, whose: Whose, reason: EvictionReason, cause: &'static str, is_first: bool) {
-        let Whose { cluster_queue, priority_class } = whose;
-        let reason = reason.base().as_str();
-        let labels = OfEviction { cluster_queue, reason, underlying_cause: cause, priority_class };
-        self.evicted.get_or_create(&labels).inc();
-        if is_first {
-            self.evicted_once.get_or_create(&labels).inc();
+    fn observe(
+        self,
+        registry: &Registry,
+        (cluster, local): Pair,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) {
+        let Some((from, to)) = from.zip(to) else { return };
+        let seconds = seconds(from, to);
+        registry.observe(cluster, &[self.cluster_queue, self.priority_class], seconds);
+        if let Some((name, namespace)) = self.local_queue {
+            registry.observe(local, &[name, namespace, self.priority_class], seconds);
         }
-    }
-
-    /// A Workload whose pods were ready was told to leave.
-    pub(crate) fn evicted_when_ready(
-        &self,
-        cluster_queue: String,
-        (reason, underlying_cause): (EvictionReason, &'static str),
-        (ready, evicted): (Timestamp, Timestamp),
-    ) {
-        let labels = OfReadiness { cluster_queue, reason: reason.base().as_str(), underlying_cause };
-        self.ready_to_evicted.get_or_create(&labels).observe(seconds(ready, evicted));
-    }
-
-    /// A Workload was told to leave for one of a ClusterQueue, whose name is empty if it is gone.
-    pub(crate) fn preempted(&self, preempting_cluster_queue: String, reason: PreemptionReason) {
-        let labels = OfPreemption { preempting_cluster_queue, reason: reason.as_str() };
-        self.preempted.get_or_create(&labels).inc();
-    }
-
-    /// A Workload that was told to leave has left.
-    pub(crate) fn released(
-        &self,
-        cluster_queue: String,
-        reason: EvictionReason,
-        from: Timestamp,
-        to: Timestamp,
-    ) {
-        let labels = OfQueue { cluster_queue, reason: reason.base().as_str() };
-        self.eviction_latency.get_or_create(&labels).observe(seconds(from, to));
-    }
-
-    /// A Workload may be queued again.
-    pub(crate) fn requeued(&self, cluster_queue: String, reason: RequeueReason) {
-        let labels = OfQueue { cluster_queue, reason: reason.as_str() };
-        self.requeued.get_or_create(&labels).inc();
     }
 }
 
-fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+/// When things happened to a Workload, as far as they did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) queued: Option<Timestamp>,
+    pub(crate) reserved: Option<Timestamp>,
+    pub(crate) admitted: Option<Timestamp>,
+    pub(crate) ready: Option<Timestamp>,
+}
+
+/// Quota was reserved for a Workload.
+pub(crate) fn reserved(registry: &Registry, whose: Whose<'_>, times: Times) {
+    whose.count(registry, (Metric::QuotaReservedWorkloads, Metric::LocalQuotaReserved));
+    let pair = (Metric::QuotaReservedWait, Metric::LocalQuotaReservedWait);
+    whose.observe(registry, pair, times.queued, times.reserved);
+}
+
+/// A Workload was admitted.
+pub(crate) fn admitted(registry: &Registry, whose: Whose<'_>, times: Times) {
+    whose.count(registry, (Metric::AdmittedWorkloads, Metric::LocalAdmitted));
+    let pair = (Metric::AdmissionWait, Metric::LocalAdmissionWait);
+    whose.observe(registry, pair, times.queued, times.admitted);
+    let pair = (Metric::AdmissionChecksWait, Metric::LocalChecksWait);
+    whose.observe(registry, pair, times.reserved, times.admitted);
+}
+
+/// All pods of a Workload were ready for the first time since it was queued and admitted.
+pub(crate) fn started(registry: &Registry, whose: Whose<'_>, times: Times) {
+    whose.observe(registry, (Metric::ReadyWait, Metric::LocalReadyWait), times.queued, times.ready);
+    let pair = (Metric::AdmittedUntilReady, Metric::LocalAdmittedUntilReady);
+    whose.observe(registry, pair, times.admitted, times.ready);
+}
+
+/// A Workload ended, after it had run before for so many seconds.
+pub(crate) fn finished(
+    registry: &Registry,
+    whose: Whose<'_>,
+    (admitted, ended): (Option<Timestamp>, Option<Timestamp>),
+    past_seconds: i64,
+) {
+    whose.count(registry, (Metric::FinishedWorkloads, Metric::LocalFinished));
+    let began = admitted.map(|at| at.plus_seconds(-past_seconds));
+    whose.observe(registry, (Metric::ExecutionTime, Metric::LocalExecutionTime), began, ended);
+}
+
+/// A Workload was told to leave.
+pub(crate) fn evicted(
+    registry: &Registry,
+    whose: Whose<'_>,
+    reason: EvictionReason,
+    cause: &'static str,
+    is_first: bool,
+) {
+    let Whose { cluster_queue, priority_class, local_queue } = whose;
+    let reason = reason.base().as_str();
+    let labels = [cluster_queue, reason, cause, priority_class];
+    registry.count(Metric::EvictedWorkloads, &labels);
+    if is_first {
+        registry.count(Metric::EvictedWorkloadsOnce, &labels);
+    }
+    if let Some((name, namespace)) = local_queue {
+        registry.count(Metric::LocalEvicted, &[name, namespace, reason, cause, priority_class]);
+    }
+}
+
+/// A Workload whose pods were ready was told to leave.
+pub(crate) fn evicted_when_ready(
+    registry: &Registry,
+    cluster_queue: &str,
+    (reason, cause): (EvictionReason, &'static str),
+    (ready, evicted): (Timestamp, Timestamp),
+) {
+    let labels = [cluster_queue, reason.base().as_str(), cause];
+    registry.observe(Metric::ReadyToEvicted, &labels, seconds(ready, evicted));
+}
+
+/// A Workload was told to leave for one of a ClusterQueue, whose name is empty if it is gone.
+pub(crate) fn preempted(registry: &Registry, preempting_cluster_queue: &str, reason: PreemptionReason) {
+    registry.count(Metric::PreemptedWorkloads, &[preempting_cluster_queue, reason.as_str()]);
+}
+
+/// A Workload that was told to leave has left.
+pub(crate) fn released(
+    registry: &Registry,
+    cluster_queue: &str,
+    reason: EvictionReason,
+    (told, left): (Timestamp, Timestamp),
+) {
+    registry.observe(Metric::EvictionLatency, &[cluster_queue, reason.base().as_str()], seconds(told, left));
+}
+
+/// A Workload may be queued again.
+pub(crate) fn requeued(registry: &Registry, cluster_queue: &str, reason: RequeueReason) {
+    registry.count(Metric::Requeued, &[cluster_queue, reason.as_str()]);
+}
+
+pub(crate) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.nanos_since(from).max(0) as f64 / 1e9
 }
 
@@ -182,24 +147,36 @@ mod tests {
 
     #[test]
     fn names_and_labels_are_those_of_the_reference() {
-        let metrics = Metrics::default();
-        let whose = Whose { cluster_queue: "cq".to_owned(), priority_class: "high".to_owned() };
-        let at = Timestamp::from_seconds;
-        metrics.started(&whose, at(0), at(3), at(10));
+        let registry = Registry::default();
+        let whose = Whose { cluster_queue: "cq", priority_class: "high", local_queue: Some(("lq", "ns")) };
+        let at = |seconds| Some(Timestamp::from_seconds(seconds));
+        let times = Times { queued: at(0), reserved: at(2), admitted: at(3), ready: at(10) };
+        reserved(&registry, whose, times);
+        admitted(&registry, whose, times);
+        started(&registry, whose, times);
         for is_first in [true, false] {
             let reason = EvictionReason::DeactivatedDueToRequeuingLimitExceeded;
-            metrics.evicted(whose.clone(), reason, "RequeuingLimitExceeded", is_first);
+            evicted(&registry, whose, reason, "RequeuingLimitExceeded", is_first);
         }
-        let text = metrics.text();
-        let labels = "cluster_queue=\"cq\",priority_class=\"high\"";
-        let evicted = "cluster_queue=\"cq\",reason=\"Deactivated\",underlying_cause=\"RequeuingLimitExceeded\",priority_class=\"high\"";
+        finished(&registry, whose, (at(3), at(60)), 40);
+        let text = registry.text();
+        let role = "replica_role=\"standalone\"";
+        let labels = format!("cluster_queue=\"cq\",priority_class=\"high\",{role}");
+        let local = format!("name=\"lq\",namespace=\"ns\",priority_class=\"high\",{role}");
+        let evicted = format!(
+            "cluster_queue=\"cq\",reason=\"Deactivated\",underlying_cause=\"RequeuingLimitExceeded\",priority_class=\"high\",{role}"
+        );
         for line in [
-            format!("kueue_ready_wait_time_seconds_sum{{{labels}}} 10.0"),
-            format!("kueue_admitted_until_ready_wait_time_seconds_sum{{{labels}}} 7.0"),
-            format!("kueue_ready_wait_time_seconds_bucket{{le=\"5.0\",{labels}}} 0"),
-            format!("kueue_ready_wait_time_seconds_bucket{{le=\"10240.0\",{labels}}} 1"),
+            format!("kueue_quota_reserved_wait_time_seconds_sum{{{labels}}} 2"),
+            format!("kueue_admission_wait_time_seconds_sum{{{labels}}} 3"),
+            format!("kueue_admission_checks_wait_time_seconds_sum{{{labels}}} 1"),
+            format!("kueue_ready_wait_time_seconds_sum{{{labels}}} 10"),
+            format!("kueue_admitted_until_ready_wait_time_seconds_sum{{{labels}}} 7"),
             format!("kueue_evicted_workloads_total{{{evicted}}} 2"),
             format!("kueue_evicted_workloads_once_total{{{evicted}}} 1"),
+            format!("kueue_execution_time_seconds_sum{{{labels}}} 97"),
+            format!("kueue_local_queue_admitted_workloads_total{{{local}}} 1"),
+            format!("kueue_local_queue_ready_wait_time_seconds_sum{{{local}}} 10"),
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

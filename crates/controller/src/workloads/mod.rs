@@ -2,12 +2,13 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `objects.rs` |
+//! | what does the engine learn, and when does it decide? | `shell.rs`, `watches.rs`, `news.rs`, `objects.rs` |
+//! | what happens before it leads, and when its turn comes? | `succession.rs` |
 //! | what is a Job's Workload, and what does the Job need next? | `jobs/` |
 //! | when is the quota of a deleted Job free? | `pods_left.rs` |
 //! | how is a write sent, and what if that fails? | `requests.rs`, `lanes.rs` |
 //! | what do queues say of themselves, and which Events are there? | `diagnostics.rs`, `events.rs`, `landed.rs`, `settings.rs` |
-//! | how many requests was that? | `counts.rs`; what happened to Workloads, in numbers: `metrics.rs` |
+//! | how many requests was that? | `counts.rs`; what happened to Workloads, in numbers: `metrics.rs`; how things stand: `gauges.rs` |
 //! | what would the engine say of a cluster as it is now? | `snapshot.rs` |
 //!
 //! Everything here is one future: dropping it stops it, with whatever was in flight. Starting again costs one
@@ -15,18 +16,22 @@
 
 mod counts;
 mod diagnostics;
+mod doctor;
 mod events;
 mod finalizers;
+mod gauges;
 mod jobs;
 mod landed;
 mod lanes;
 mod metrics;
+mod news;
 mod objects;
 mod pods_left;
 mod requests;
 mod settings;
 mod shell;
 mod snapshot;
+mod succession;
 mod unsupported;
 mod watches;
 
@@ -39,10 +44,12 @@ use gangway_model::planted::Planted;
 use kube::Client;
 use kube::runtime::watcher;
 
+use crate::election::Term;
 use crate::index::Forbidden;
+use crate::pace::Pace;
 
-pub use counts::{Counts, Lane, RequestCounts};
-pub use metrics::{CONTENT_TYPE as METRICS_CONTENT_TYPE, Metrics};
+pub use crate::pace::Lane;
+pub use counts::{Counts, RequestCounts};
 pub use snapshot::{Explained, Snapshot};
 
 /// What the workload controller needs to know.
@@ -54,6 +61,10 @@ pub struct Options {
     pub counts: Arc<RequestCounts>,
     /// A mistake that it is to make.
     pub planted: Planted,
+    /// How requests are sent.
+    pub pace: Arc<Pace>,
+    /// When it leads; until then it only listens.
+    pub term: Term,
     /// Is shown the engine whenever nothing is under way.
     pub onlooker: Option<Onlooker>,
 }
@@ -104,5 +115,7 @@ impl From<Forbidden> for Error {
 ///
 /// Only if something may not be listed at all; any other trouble is waited out.
 pub async fn run(client: Client, clock: Arc<dyn Clock>, options: Options) -> Result<(), Error> {
+    let counts = Arc::clone(&options.counts);
+    let _running = counts.pulse().begin();
     Box::pin(shell::Shell::new(client, clock, options).run()).await
 }

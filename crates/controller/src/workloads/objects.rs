@@ -42,6 +42,17 @@ impl<K: Resource> Objects<K> {
         self.objects.get(self.names.get(&(namespace.to_owned(), name.to_owned()))?)
     }
 
+    /// All of them, as if each were new.
+    pub(super) fn all(&self) -> Vec<Change<K>> {
+        self.objects.values().cloned().map(Change::Applied).collect()
+    }
+
+    /// Whether an object is known as it was at this version or later, be it that it is gone since.
+    pub(super) fn knows(&self, uid: &Uid, version: u64) -> bool {
+        self.index.was_removed(uid)
+            || self.objects.get(uid).is_some_and(|known| version_of(known.as_ref()) >= version)
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
         self.objects.values()
     }

@@ -29,6 +29,11 @@ impl PodsLeft {
         self.index.is_complete()
     }
 
+    /// The Jobs that have pods.
+    pub(super) fn owners(&self) -> Vec<Event> {
+        self.counts.keys().map(|owner| Event::Pods(owner.clone(), true)).collect()
+    }
+
     /// What one item of the watch means for the Jobs that own pods.
     pub(super) fn take(
         &mut self,

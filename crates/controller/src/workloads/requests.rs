@@ -17,12 +17,12 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::counts::Lane;
 use super::events::Note;
 use super::jobs::{self, Owned, Step, Surroundings};
 use super::lanes::{Answer, End, Purpose, Refusal, Request, Target};
 use super::shell::{Retry, Shell, millis, object_name};
 use crate::index::uid_of;
+use crate::pace::Lane;
 use crate::trouble::wait_after;
 
 impl Shell {
@@ -45,7 +45,7 @@ impl Shell {
             let status = records::workload_status(&write.state, write.generation, object.status.as_ref());
             patch["status"] = status;
         }
-        let api = self.api::<Workload>(object.namespace());
+        let api = self.api::<Workload>(lane, object.namespace());
         let name = object.name_any();
         let missing = self.missing_owner(id, object);
         let request = async move {
@@ -71,14 +71,14 @@ impl Shell {
             return None;
         }
         let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-        Some((self.api::<Job>(object.namespace()), owner.clone()))
+        Some((self.api::<Job>(Lane::Decisions, object.namespace()), owner.clone()))
     }
 
-    fn api<K>(&self, namespace: Option<String>) -> Api<K>
+    fn api<K>(&self, lane: Lane, namespace: Option<String>) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     {
-        Api::namespaced(self.lanes.client.clone(), namespace.as_deref().unwrap_or("default"))
+        Api::namespaced(self.lanes.client(lane).clone(), namespace.as_deref().unwrap_or("default"))
     }
 
     /// Plans the next step of every Job that may need one.
@@ -135,8 +135,8 @@ impl Shell {
     fn take_step(&mut self, job: &Job, step: Step) {
         let uid = uid_of(job);
         let namespace = job.namespace();
-        let workloads: Api<Workload> = self.api(namespace.clone());
-        let jobs: Api<Job> = self.api(namespace.clone());
+        let workloads: Api<Workload> = self.api(Lane::Decisions, namespace.clone());
+        let jobs: Api<Job> = self.api(Lane::Decisions, namespace.clone());
         let name = job.name_any();
         let mut targets = vec![Target::Job(uid.clone())];
         let request: Request = match step {
@@ -149,7 +149,7 @@ impl Shell {
             }
             Step::CreateWorkload(workload) => async move {
                 let object = workloads.create(&PostParams::default(), &workload).await?;
-                Ok(Answer::Workload(Box::new(object)))
+                Ok(Answer::Created(Box::new(object)))
             }
             .boxed(),
             Step::UpdateWorkload { name, patch } => {
@@ -208,6 +208,9 @@ impl Shell {
         match end {
             End::Landed(answer) => {
                 self.troubled.remove(&job);
+                if let Answer::Created(workload) = &answer {
+                    self.measure_creation(&job, workload);
+                }
                 self.take_answer(answer);
                 self.dirty.insert(job);
             }
@@ -298,7 +301,7 @@ impl Shell {
         let generation = object.metadata.generation.unwrap_or(0);
         let current = object.status.as_ref();
         let status = records::cluster_queue_status(current, &counts, (reason, &message), generation, now)?;
-        let api: Api<ClusterQueue> = Api::all(self.lanes.client.clone());
+        let api: Api<ClusterQueue> = Api::all(self.lanes.client(Lane::Diagnostics).clone());
         let request = status_patch(api, object, status, |object| Answer::ClusterQueue(Box::new(object)));
         Some((Target::ClusterQueue(uid_of(object)), request))
     }
@@ -309,7 +312,7 @@ impl Shell {
         let generation = object.metadata.generation.unwrap_or(0);
         let current = object.status.as_ref();
         let status = records::local_queue_status(current, &counts, (reason, &message), generation, now)?;
-        let api: Api<LocalQueue> = self.api(object.namespace());
+        let api: Api<LocalQueue> = self.api(Lane::Diagnostics, object.namespace());
         let request = status_patch(api, object, status, |object| Answer::LocalQueue(Box::new(object)));
         Some((Target::LocalQueue(uid_of(object)), request))
     }
@@ -317,7 +320,7 @@ impl Shell {
     fn send_note(&mut self, note: &Note, at: Timestamp) {
         self.notes += 1;
         let event = note.event(at, self.notes);
-        let api: Api<core::Event> = self.api(event.metadata.namespace.clone());
+        let api: Api<core::Event> = self.api(Lane::Diagnostics, event.metadata.namespace.clone());
         let request = async move {
             api.create(&PostParams::default(), &event).await?;
             Ok(Answer::Nothing)

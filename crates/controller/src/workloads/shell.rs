@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use gangway_admission::{Decision, DecisionId, Engine, Event, JobFacts, Outcome, QueueRef};
+use gangway_admission::{Action, Decision, DecisionId, Engine, Event, Outcome};
 use gangway_api::kueue::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
 };
@@ -19,19 +19,24 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, Resource, ResourceExt};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::time::Instant;
 
-use super::counts::{Lane, RequestCounts};
+use super::counts::RequestCounts;
 use super::diagnostics::Diagnostics;
+use super::doctor::Doctor;
 use super::events::Note;
 use super::finalizers::Going;
-use super::jobs::{self, Classes};
+use super::gauges::Extent;
+use super::jobs::Classes;
 use super::landed::Unsettled;
 use super::lanes::{Answer, Done, End, Lanes, Purpose, Refusal, Target};
-use super::objects::{Change, Objects, version_of};
+use super::objects::{Objects, version_of};
 use super::pods_left::PodsLeft;
+use super::succession::{Role, Succession};
 use super::watches::{self, News};
 use super::{Error, Onlooker, Options, unsupported};
-use crate::index::uid_of;
+use crate::metrics::Metric;
+use crate::pace::Lane;
 use crate::trouble::wait_after;
 
 /// The workload controller.
@@ -43,14 +48,14 @@ pub(super) struct Shell {
     pub(super) namespaces: Objects<Namespace>,
     pub(super) flavors: Objects<ResourceFlavor>,
     pub(super) cluster_queues: Objects<ClusterQueue>,
-    cohorts: Objects<Cohort>,
+    pub(super) cohorts: Objects<Cohort>,
     pub(super) local_queues: Objects<LocalQueue>,
     pub(super) admission_checks: Objects<AdmissionCheck>,
-    workload_classes: Objects<WorkloadPriorityClass>,
-    pod_classes: Objects<PriorityClass>,
+    pub(super) workload_classes: Objects<WorkloadPriorityClass>,
+    pub(super) pod_classes: Objects<PriorityClass>,
     pub(super) workloads: Objects<Workload>,
     pub(super) jobs: Objects<Job>,
-    pods_left: PodsLeft,
+    pub(super) pods_left: PodsLeft,
     pub(super) classes: Classes,
     /// The Workloads that a Job owns.
     pub(super) owned: FxHashMap<Uid, BTreeSet<Uid>>,
@@ -73,11 +78,19 @@ pub(super) struct Shell {
     /// What each Job was warned of, so that it is said once.
     pub(super) warned: FxHashMap<Uid, String>,
     pub(super) counts: Arc<RequestCounts>,
-    rules: ResourceRules,
+    pub(super) rules: ResourceRules,
     managed: LabelSelector,
     pub(super) manages_unnamed: bool,
     pub(super) planted: Planted,
     onlooker: Option<Onlooker>,
+    /// What is told to whoever reads metrics.
+    pub(super) extent: Extent,
+    /// Nobody else may lead.
+    pub(super) is_alone: bool,
+    pub(super) doctor: Doctor,
+    /// Whether it leads.
+    pub(super) role: Role,
+    pub(super) succession: Succession,
     synced: bool,
     pub(super) notes: u64,
 }
@@ -102,8 +115,10 @@ pub(super) enum Retry {
 
 impl Shell {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>, options: Options) -> Self {
-        let Options { config, counts, planted, onlooker } = options;
+        let Options { config, counts, planted, onlooker, term, pace } = options;
         let rules = config.resource_rules();
+        let reads = pace.client(&client, Lane::Reads);
+        counts.pulse().set_ready(!term.has_begun());
         let mut engine = Engine::new();
         engine.report_evictions_after(i64::from(config.eviction_report_seconds));
         engine.wait_for_pods_ready(config.wait_for_pods_ready.clone());
@@ -111,8 +126,8 @@ impl Shell {
         Self {
             clock,
             engine,
-            news: watches::watch(&client),
-            unsupported: unsupported::watch(&client),
+            news: watches::watch(&reads),
+            unsupported: unsupported::watch(&reads),
             namespaces: Objects::new("watching namespaces"),
             flavors: Objects::new("watching ResourceFlavors"),
             cluster_queues: Objects::new("watching ClusterQueues"),
@@ -126,7 +141,13 @@ impl Shell {
             pods_left: PodsLeft::new(),
             classes: Classes::default(),
             owned: FxHashMap::default(),
-            lanes: Lanes::new(client, Arc::clone(&counts), config.requests_per_second, config.request_burst),
+            lanes: Lanes::new(
+                &client,
+                &pace,
+                Arc::clone(&counts),
+                config.requests_per_second,
+                config.request_burst,
+            ),
             diagnostics: Diagnostics::default(),
             decided: VecDeque::new(),
             under_way: FxHashMap::default(),
@@ -142,20 +163,35 @@ impl Shell {
             manages_unnamed: config.manage_jobs_without_queue_name,
             planted,
             onlooker,
+            extent: Extent {
+                resources: config.cluster_queue_metrics,
+                local_queues: config.local_queue_metrics,
+            },
+            is_alone: term.is_alone(),
+            doctor: Doctor::default(),
+            role: if term.has_begun() { Role::Leads } else { Role::Listens },
+            succession: Succession::new(term, reads),
             synced: false,
             notes: 0,
         }
     }
 
     pub(super) async fn run(mut self) -> Result<(), Error> {
+        let counts = Arc::clone(&self.counts);
+        self.tell_role();
         loop {
             self.turn();
-            if let Some(Onlooker(show)) = self.onlooker.as_ref().filter(|_| self.lanes.is_empty()) {
+            let is_quiet = self.synced && self.lanes.is_empty();
+            if let Some(Onlooker(show)) = self.onlooker.as_ref().filter(|_| is_quiet) {
                 show(&self.engine);
             }
             let wait = self.time_to_next_deadline();
             tokio::select! {
                 biased;
+                () = counts.pulse().asked() => {
+                    self.publish();
+                    counts.pulse().answer();
+                }
                 Some(done) = self.lanes.next(), if !self.lanes.is_empty() => self.written(done),
                 news = self.news.next() => {
                     for item in news.ok_or(Error::WatchEnded)? {
@@ -163,257 +199,11 @@ impl Shell {
                     }
                 }
                 Some(note) = self.unsupported.next() => self.note(note),
+                step = self.succession.next(), if self.may_succeed() => self.succeed(step),
+                () = self.doctor.is_due(), if is_quiet => self.examine(),
                 () = sleep(wait) => {}
             }
         }
-    }
-
-    /// Takes in one thing that a watch said.
-    fn observe(&mut self, item: News) -> Result<(), Error> {
-        match item {
-            News::Namespace(item) => {
-                for change in self.namespaces.take(*item)? {
-                    self.namespace_changed(change);
-                }
-            }
-            News::Flavor(item) => {
-                for change in self.flavors.take(*item)? {
-                    self.flavor_changed(change);
-                }
-            }
-            News::ClusterQueue(item) => {
-                for change in self.cluster_queues.take(*item)? {
-                    self.cluster_queue_changed(change);
-                }
-            }
-            News::Cohort(item) => {
-                for change in self.cohorts.take(*item)? {
-                    self.cohort_changed(change);
-                }
-            }
-            News::LocalQueue(item) => {
-                for change in self.local_queues.take(*item)? {
-                    self.local_queue_changed(change);
-                }
-            }
-            News::AdmissionCheck(item) => {
-                for change in self.admission_checks.take(*item)? {
-                    self.admission_check_changed(change);
-                }
-            }
-            News::WorkloadPriorityClass(item) => {
-                for change in self.workload_classes.take(*item)? {
-                    self.workload_class_changed(&change);
-                }
-            }
-            News::PriorityClass(item) => {
-                for change in self.pod_classes.take(*item)? {
-                    self.pod_class_changed(&change);
-                }
-            }
-            News::Workload(item) => {
-                for change in self.workloads.take(*item)? {
-                    self.workload_changed(change);
-                }
-            }
-            News::Job(item) => {
-                for change in self.jobs.take(*item)? {
-                    self.job_changed(change);
-                }
-            }
-            News::Pod(item) => {
-                for event in self.pods_left.take(*item)? {
-                    self.apply(event);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, event: Event) {
-        let now = self.clock.now();
-        self.engine.apply(event, now);
-    }
-
-    fn namespace_changed(&mut self, change: Change<Namespace>) {
-        let event = match change {
-            Change::Applied(object) => Event::Namespace(records::namespace(&object)),
-            Change::Gone(object) => Event::NamespaceGone(object.name_any().into()),
-        };
-        self.apply(event);
-        // A namespace may have become one whose Jobs are managed.
-        self.dirty.extend(self.jobs.values().map(|job| uid_of(job.as_ref())));
-    }
-
-    fn admission_check_changed(&mut self, change: Change<AdmissionCheck>) {
-        let event = match change {
-            Change::Applied(object) => {
-                self.note_going(object.as_ref(), Going::AdmissionCheck);
-                Event::AdmissionCheck(records::admission_check(&object))
-            }
-            Change::Gone(object) => Event::AdmissionCheckGone(object.name_any().into()),
-        };
-        self.apply(event);
-    }
-
-    fn flavor_changed(&mut self, change: Change<ResourceFlavor>) {
-        let event = match change {
-            Change::Applied(object) => {
-                self.note_going(object.as_ref(), Going::Flavor);
-                let read = records::flavor(&object);
-                self.say_unsupported(object.as_ref(), &read.unsupported);
-                Event::Flavor(read.record)
-            }
-            Change::Gone(object) => Event::FlavorGone(object.name_any().into()),
-        };
-        self.apply(event);
-        // A Job may wait for the flavor that it was admitted on to come back.
-        self.look_at_live_jobs();
-    }
-
-    fn cluster_queue_changed(&mut self, change: Change<ClusterQueue>) {
-        let event = match change {
-            Change::Applied(object) => {
-                self.note_going(object.as_ref(), Going::ClusterQueue);
-                let read = records::cluster_queue(&object);
-                self.say_unsupported(object.as_ref(), &read.unsupported);
-                Event::ClusterQueue(Box::new(read.record))
-            }
-            Change::Gone(object) => {
-                self.diagnostics.queue_gone(&QueueRef::Cluster(object.name_any().into()));
-                Event::ClusterQueueGone(object.name_any().into())
-            }
-        };
-        self.apply(event);
-    }
-
-    fn cohort_changed(&mut self, change: Change<Cohort>) {
-        let event = match change {
-            Change::Applied(object) => {
-                let read = records::cohort(&object);
-                self.say_without_effect(object.as_ref(), &read.unsupported, &read.problems);
-                Event::Cohort(read.record)
-            }
-            Change::Gone(object) => {
-                self.warned.remove(&uid_of(object.as_ref()));
-                Event::CohortGone(object.name_any().into())
-            }
-        };
-        self.apply(event);
-    }
-
-    fn local_queue_changed(&mut self, change: Change<LocalQueue>) {
-        let event = match change {
-            Change::Applied(object) => {
-                let read = records::local_queue(&object);
-                self.say_unsupported(object.as_ref(), &read.unsupported);
-                Event::LocalQueue(read.record)
-            }
-            Change::Gone(object) => {
-                let name = object_name(object.as_ref());
-                self.diagnostics.queue_gone(&QueueRef::Local(name.clone()));
-                Event::LocalQueueGone(name)
-            }
-        };
-        self.apply(event);
-    }
-
-    fn workload_class_changed(&mut self, change: &Change<WorkloadPriorityClass>) {
-        match change {
-            Change::Applied(class) => self.classes.set_workload_class(class),
-            Change::Gone(class) => {
-                self.classes.workload.remove(&class.name_any());
-            }
-        }
-        self.look_at_live_jobs();
-    }
-
-    fn pod_class_changed(&mut self, change: &Change<PriorityClass>) {
-        match change {
-            Change::Applied(class) => {
-                self.classes.pod.insert(class.name_any(), class.as_ref().into());
-            }
-            Change::Gone(class) => {
-                self.classes.pod.remove(&class.name_any());
-            }
-        }
-        self.look_at_live_jobs();
-    }
-
-    fn look_at_live_jobs(&mut self) {
-        let live = self.jobs.values().filter(|job| !jobs::JobView(job).has_ended());
-        self.dirty.extend(live.map(|job| uid_of(job.as_ref())));
-    }
-
-    pub(super) fn workload_changed(&mut self, change: Change<Workload>) {
-        match change {
-            Change::Applied(object) => {
-                self.note_going(object.as_ref(), Going::Workload);
-                let read = records::workload(&object, &self.rules);
-                if read.repaired {
-                    self.counts.repairs();
-                }
-                let cautions: Vec<_> =
-                    read.cautions.iter().cloned().chain(self.timeouts_too_long(&read.record)).collect();
-                self.say_without_effect(object.as_ref(), &read.unsupported, &cautions);
-                if let Some(owner) = &read.record.owner {
-                    self.owned.entry(owner.clone()).or_default().insert(read.record.uid.clone());
-                    self.dirty.insert(owner.clone());
-                }
-                let uid = &read.record.uid;
-                if self.engine.workload(uid).is_some_and(|known| read.record.version > known.version) {
-                    self.settle_by_sight(uid, &read.record.state, &object);
-                    self.say_gates_open(&read.record, &object);
-                }
-                self.apply(Event::Workload(Box::new(read.record)));
-            }
-            Change::Gone(object) => {
-                let uid = uid_of(object.as_ref());
-                let owner = object.owner_references().iter().find(|owner| owner.controller == Some(true));
-                if let Some(owner) = owner.map(|owner| Uid::from(owner.uid.as_str())) {
-                    if let Some(owned) = self.owned.get_mut(&owner) {
-                        owned.remove(&uid);
-                        if owned.is_empty() {
-                            self.owned.remove(&owner);
-                        }
-                    }
-                    // Whoever deletes it may know what the watch has yet to tell: that the Job is gone. Made again at once it
-                    // would be deleted again, and so on as fast as both can write.
-                    let due = self.clock.now().plus_millis(millis(wait_after(0) / 2));
-                    self.retries.insert((due, Retry::Job(owner)));
-                }
-                self.warned.remove(&uid);
-                self.unsettled.remove(&uid);
-                self.apply(Event::WorkloadGone(uid));
-            }
-        }
-    }
-
-    pub(super) fn job_changed(&mut self, change: Change<Job>) {
-        match change {
-            Change::Applied(job) => {
-                let uid = uid_of(job.as_ref());
-                self.dirty.insert(uid.clone());
-                let facts = self.facts_of(&job);
-                self.apply(Event::Job(uid, facts));
-            }
-            Change::Gone(job) => {
-                let uid = uid_of(job.as_ref());
-                self.dirty.remove(&uid);
-                self.troubled.remove(&uid);
-                self.warned.remove(&uid);
-                self.apply(Event::JobGone(uid));
-            }
-        }
-    }
-
-    fn facts_of(&self, job: &Job) -> JobFacts {
-        if !self.planted.is(Bug::TerminatingPodsNotCounted) {
-            return jobs::facts(job);
-        }
-        let mut job = job.clone();
-        job.status.iter_mut().for_each(|status| status.terminating = None);
-        jobs::facts(&job)
     }
 
     /// Whether Jobs of a namespace are ours.
@@ -422,31 +212,37 @@ impl Shell {
         found.is_some_and(|object| self.managed.matches(&records::namespace(object).labels))
     }
 
+    /// Whether every kind was listed once.
+    pub(super) fn has_first_lists(&self) -> bool {
+        self.namespaces.is_complete()
+            && self.flavors.is_complete()
+            && self.cluster_queues.is_complete()
+            && self.cohorts.is_complete()
+            && self.local_queues.is_complete()
+            && self.admission_checks.is_complete()
+            && self.workload_classes.is_complete()
+            && self.pod_classes.is_complete()
+            && self.workloads.is_complete()
+            && self.jobs.is_complete()
+            && self.pods_left.is_complete()
+    }
+
     /// Decides and sends, until there is nothing more to do before something happens.
     fn turn(&mut self) {
         if !self.synced {
-            self.synced = self.namespaces.is_complete()
-                && self.flavors.is_complete()
-                && self.cluster_queues.is_complete()
-                && self.cohorts.is_complete()
-                && self.local_queues.is_complete()
-                && self.admission_checks.is_complete()
-                && self.workload_classes.is_complete()
-                && self.pod_classes.is_complete()
-                && self.workloads.is_complete()
-                && self.jobs.is_complete()
-                && self.pods_left.is_complete();
+            self.synced = self.role == Role::Leads && self.has_first_lists();
             if !self.synced {
                 return;
             }
             self.apply(Event::Synced);
+            self.counts.pulse().set_ready(true);
         }
         let now = self.clock.now();
         self.lanes.tick(now);
         self.pass_retries(now);
         loop {
             let budget = self.lanes.free_slots(Lane::Decisions).saturating_sub(self.decided.len());
-            let decisions = self.engine.decide(now, budget);
+            let decisions = self.decide(now, budget);
             let is_quiet = decisions.is_empty() || budget == 0;
             for decision in decisions {
                 self.take_decision(decision, now);
@@ -462,6 +258,22 @@ impl Shell {
             self.diagnostics.queue_changed(queue, now);
         }
         self.send_diagnostics(now);
+    }
+
+    /// Asks the engine, and measures how long it took if it had somebody to try.
+    fn decide(&mut self, now: Timestamp, budget: usize) -> Vec<Decision> {
+        let (began, before) = (Instant::now(), self.engine.work().evaluations);
+        let decisions = self.engine.decide(now, budget);
+        self.doctor.is_stale |= !decisions.is_empty();
+        if self.engine.work().evaluations > before {
+            let gives =
+                |decision: &Decision| matches!(decision.action, Action::Admit(_) | Action::Reserve(_));
+            let result = if decisions.iter().any(gives) { "success" } else { "inadmissible" };
+            let registry = self.counts.metrics();
+            registry.count(Metric::AdmissionAttempts, &[result]);
+            registry.observe(Metric::AdmissionAttemptDuration, &[result], began.elapsed().as_secs_f64());
+        }
+        decisions
     }
 
     fn take_decision(&mut self, decision: Decision, now: Timestamp) {
@@ -583,7 +395,7 @@ impl Shell {
     /// An object as a write left it is news like any other.
     pub(super) fn take_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Workload(object) => {
+            Answer::Workload(object) | Answer::Created(object) => {
                 if let Some(change) = self.workloads.take_answer(*object) {
                     self.workload_changed(change);
                 }
@@ -607,7 +419,11 @@ impl Shell {
         }
     }
 
+    /// What there was before it led, somebody else has said.
     pub(super) fn note(&mut self, note: Note) {
+        if self.role != Role::Leads {
+            return;
+        }
         if self.diagnostics.note(note, self.clock.now()) {
             self.counts.dropped();
         }

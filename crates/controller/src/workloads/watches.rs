@@ -53,16 +53,24 @@ pub(super) fn watch(client: &Client) -> BoxStream<'static, Vec<News>> {
     all.push(watch_kind(client, News::PriorityClass));
     all.push(watch_kind(client, News::Workload));
     all.push(watch_kind(client, News::Job));
-    let started = watcher::Config::default().labels(names::POD_SET_LABEL);
+    let started = listing().labels(names::POD_SET_LABEL);
     all.push(watch_selected(client, started, News::Pod));
     all.ready_chunks(MOST_ITEMS_AT_ONCE).boxed()
+}
+
+/// Lists come in pages, from the store of the API server and not from a cache: what is held of a list at any time is one page, and
+/// with every server that there is. Streamed lists would save the server some work, but not every server has them. Watches ask
+/// for bookmarks, so that one which is cut goes on where it was although little of its kind has changed.
+fn listing() -> watcher::Config {
+    const PAGE: u32 = 500;
+    watcher::Config::default().page_size(PAGE)
 }
 
 fn watch_kind<K>(client: &Client, news: fn(Item<K>) -> News) -> BoxStream<'static, News>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watch_selected(client, watcher::Config::default(), news)
+    watch_selected(client, listing(), news)
 }
 
 fn watch_selected<K>(

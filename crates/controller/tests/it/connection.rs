@@ -1,7 +1,7 @@
 //! A connection to the embedded API on which things go wrong, and a clock for paused time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -64,6 +64,8 @@ pub(crate) struct Connection {
     fault_of: FaultOf,
     /// How many of those that count are on their way, and how many were at most.
     on_the_way: Arc<[AtomicUsize; 2]>,
+    /// Where paths and queries are noted, if they are.
+    noted: Option<Arc<Mutex<Vec<String>>>>,
     /// Told when the connection is cut off.
     pub(crate) cut: Arc<tokio::sync::Notify>,
 }
@@ -75,7 +77,13 @@ impl Connection {
         fault_of: impl Fn(usize) -> Fault + Send + Sync + 'static,
     ) -> Self {
         let (counted, cut, on_the_way) = (Arc::default(), Arc::default(), Arc::default());
-        Self { server: server.clone(), counts, counted, fault_of: Arc::new(fault_of), on_the_way, cut }
+        let (server, fault_of) = (server.clone(), Arc::new(fault_of));
+        Self { server, counts, counted, fault_of, on_the_way, noted: None, cut }
+    }
+
+    /// The same, whose requests are noted with path and query.
+    pub(crate) fn noting(self, paths: &Arc<Mutex<Vec<String>>>) -> Self {
+        Self { noted: Some(Arc::clone(paths)), ..self }
     }
 
     /// How many requests counted so far.
@@ -103,6 +111,9 @@ impl tower::Service<Request<Body>> for Connection {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(noted) = &self.noted {
+            noted.lock().expect("nobody panics").push(request.uri().to_string());
+        }
         let fault = if (self.counts)(&request) {
             (self.fault_of)(self.counted.fetch_add(1, Ordering::SeqCst))
         } else {

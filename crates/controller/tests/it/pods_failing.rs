@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangway_api::config::LeaderElection;
-use gangway_controller::election::Candidate;
+use gangway_controller::election::{Candidate, Term};
 use gangway_controller::pods::{BindCounts, Options, run};
 use gangway_model::planted::Planted;
 use http::Request;
@@ -138,9 +138,13 @@ fn candidate(world: &World, name: &str, counts: &Arc<BindCounts>) -> impl Future
     let candidate = Candidate::new(client, clock.clone(), name.to_owned(), terms, Planted::default());
     let counts = Arc::clone(counts);
     async move {
-        let work = |client: Client| {
+        let work = |client: Client, mut term: Term| {
             let options = Options { counts: Arc::clone(&counts), ..Options::default() };
-            run(client, clock.clone(), options)
+            let placing = run(client, clock.clone(), options);
+            async move {
+                term.begins().await;
+                placing.await
+            }
         };
         let ended = candidate.lead(work, std::future::pending()).await;
         panic!("the scheduler ended: {ended:?}");

@@ -83,11 +83,17 @@ impl World {
         self.counts.snapshot()
     }
 
-    /// The lines of a metric, in order.
+    pub(crate) fn requests(&self) -> &RequestCounts {
+        &self.counts
+    }
+
+    /// The lines of a metric, in order, without the role of the replica.
     pub(crate) fn metric(&self, name: &str) -> Vec<String> {
         let text = self.counts.metrics().text();
         let is_meant = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
-        let mut lines: Vec<String> = text.lines().filter(is_meant).map(str::to_owned).collect();
+        let role = ",replica_role=\"standalone\"";
+        let mut lines: Vec<String> =
+            text.lines().filter(is_meant).map(|line| line.replace(role, "")).collect();
         lines.sort();
         lines
     }

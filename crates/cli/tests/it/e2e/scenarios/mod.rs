@@ -21,6 +21,7 @@ mod readiness;
 mod requeueing;
 mod status;
 mod stopping;
+mod succession;
 
 use anyhow::Result;
 use futures::FutureExt;
@@ -228,6 +229,9 @@ pub const ALONE: &[Scenario] = scenarios! {
         scheduler_killed_while_binding
         scheduler_that_stood_still_binds_nothing
         nodes_go_while_pods_are_bound;
+    succession:
+        controller_that_stood_still_starts_nothing
+        controller_hands_over_at_once;
     leaving:
         two_hundred_victims_at_once
         controller_killed_between_evictions
