@@ -10,6 +10,7 @@ use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::metrics::tells;
 use crate::world::{World, condition, create, until, workload_of};
 
 /// A quota of cpus in the flavor of the world.
@@ -101,6 +102,17 @@ async fn the_quota_of_a_cohort_is_there_as_long_as_the_cohort_is() {
     }
     let story = async {
         until("two run", world.workloads(), |all| admitted(all) == 2).await;
+        let cpus = "cohort=\"all\",flavor=\"default\",resource=\"cpu\"";
+        for (name, labels) in [
+            ("kueue_cohort_subtree_quota", cpus),
+            ("kueue_cohort_subtree_resource_reservations", cpus),
+            ("kueue_cohort_subtree_admitted_active_workloads", "cohort=\"all\""),
+            ("kueue_cohort_subtree_admitted_workloads_total", "cohort=\"all\",priority_class=\"\""),
+        ] {
+            tells(&world, name, &[format!("{name}{{{labels}}} 2")]).await;
+        }
+        let info = "kueue_cohort_info{cohort=\"all\",parent_cohort=\"\",root_cohort=\"all\"} 1";
+        tells(&world, "kueue_cohort_info", &[info.to_owned()]).await;
         cohorts.delete("all", &DeleteParams::default()).await.expect("no cohort");
         world.let_pods_finish();
         world.complete(3).await;

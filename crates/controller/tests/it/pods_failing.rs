@@ -146,7 +146,7 @@ fn candidate(world: &World, name: &str, counts: &Arc<BindCounts>) -> impl Future
                 placing.await
             }
         };
-        let ended = candidate.lead(work, std::future::pending()).await;
+        let ended = Box::pin(candidate.lead(work, std::future::pending())).await;
         panic!("the scheduler ended: {ended:?}");
     }
 }

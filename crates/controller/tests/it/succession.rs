@@ -30,7 +30,7 @@ fn candidate(
     let work = move |client, term| {
         run(client, Arc::clone(&clock), Options { config: config.clone(), term, ..Options::default() })
     };
-    candidate.lead(work, stop)
+    Box::pin(candidate.lead(work, stop))
 }
 
 fn watches_workloads(request: &Request<Body>) -> bool {
