@@ -56,8 +56,11 @@ impl Cluster {
 
     /// The object as it is there.
     pub async fn get(&self, object: &Object) -> Result<Option<DynamicObject>, Failure> {
-        let found = self.api_of(object).get_opt(object.name()).await;
-        found.map_err(|error| api_failure(&format!("look for {}", title(object)), &error))
+        match self.api_of(object).get_opt(object.name()).await {
+            // Nor is its kind.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            found => found.map_err(|error| api_failure(&format!("look for {}", title(object)), &error)),
+        }
     }
 
     /// Whether it is there and does not carry our mark.
@@ -76,7 +79,10 @@ impl Cluster {
         let mut how = PatchParams::apply(FIELD_MANAGER).force();
         how.dry_run = self.dry_run;
         let applied = self.api_of(object).patch(object.name(), &how, &Patch::Apply(&object.value)).await;
-        let after = applied.map_err(|error| api_failure(&format!("apply {}", title(object)), &error))?;
+        let after = applied.map_err(|error| {
+            unknown_kind(object, &error)
+                .unwrap_or_else(|| api_failure(&format!("apply {}", title(object)), &error))
+        })?;
         let same = before.is_some_and(|before| content(before) == content(after));
         Ok(match (created, same, self.dry_run) {
             (true, ..) => "created",
@@ -153,6 +159,25 @@ impl Cluster {
         let title = name_of(&resource.kind, object.namespace().as_deref(), &object.name_any());
         done.map(drop).map_err(|error| api_failure(&format!("change {title}"), &error))
     }
+}
+
+/// What to say where a cluster does not have the kind of an object.
+fn unknown_kind(object: &Object, error: &kube::Error) -> Option<Failure> {
+    let kube::Error::Api(status) = error else { return None };
+    let names_nothing = status.details.as_ref().is_none_or(|details| details.name.is_empty());
+    if status.code != 404 || !names_nothing {
+        return None;
+    }
+    let api_version = object.text("apiVersion");
+    let message = format!("{}: this cluster does not have the kind, of {api_version}", title(object));
+    let advice = match api_version.split('/').next().unwrap_or_default() {
+        "monitoring.coreos.com" => "install the Prometheus operator, or leave --service-monitor out",
+        "admissionregistration.k8s.io" => {
+            "serve it again: Kubernetes 1.36 and later do, unless the API server's --runtime-config or --feature-gates say otherwise"
+        }
+        _ => "ask who switched it off in the API server",
+    };
+    Some(Failure::bad_input(message).try_this(advice))
 }
 
 /// Whether an object carries our mark.

@@ -51,6 +51,8 @@ async fn install(stage: &Stage) -> Result<()> {
     ensure!(said.contains("MutatingAdmissionPolicy gangway-suspend-jobs: created"), "{said}");
     let again = stage.gangway(&["install"]).await?.succeeds()?;
     ensure!(!again.contains(": created") && !again.contains(": changed"), "{again}");
+    let monitor = stage.gangway(&["install", "--service-monitor"]).await?.fails_with(2)?;
+    ensure!(monitor.contains("try: install the Prometheus operator"), "{monitor}");
     let elsewhere = stage.gangway(&["install", "--namespace", "other"]).await?.fails_with(2)?;
     ensure!(elsewhere.contains("is installed in namespace gangway-system"), "{elsewhere}");
     Ok(())
