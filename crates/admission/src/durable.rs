@@ -251,9 +251,8 @@ impl Durable {
             ))
         }));
         let name = &queue.name;
-        let message = || {
-            format!("ClusterQueue {name} asks for what Gangway does not do yet: {}", problems.join(". "))
-        };
+        let message =
+            || format!("ClusterQueue {name} asks for what Gangway does not do yet: {}", problems.join(". "));
         (!problems.is_empty()).then(|| (ClusterQueueReason::NotSupported, message()))
     }
 
@@ -276,8 +275,10 @@ impl Durable {
         if idle.is_empty() {
             return None;
         }
-        let message =
-            format!("ClusterQueue {name} demands AdmissionChecks that nobody answers: {}; install their controller or take them off spec.admissionChecksStrategy. Those of Kueue itself, kueue.x-k8s.io/multikueue and kueue.x-k8s.io/provisioning-request, cannot be answered here", list(idle));
+        let message = format!(
+            "ClusterQueue {name} demands AdmissionChecks that nobody answers: {}; install their controller or take them off spec.admissionChecksStrategy. Those of Kueue itself, kueue.x-k8s.io/multikueue and kueue.x-k8s.io/provisioning-request, cannot be answered here",
+            list(idle)
+        );
         Some((AdmissionCheckInactive, message))
     }
 

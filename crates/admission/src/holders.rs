@@ -112,7 +112,12 @@ mod tests {
     }
 
     fn holder(number: u64) -> Holder {
-        Holder { id: WorkloadId(number as u32), queued_at: Timestamp::EPOCH, usage: Arc::default(), is_fixed: false }
+        Holder {
+            id: WorkloadId(number as u32),
+            queued_at: Timestamp::EPOCH,
+            usage: Arc::default(),
+            is_fixed: false,
+        }
     }
 
     #[test]

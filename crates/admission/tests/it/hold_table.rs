@@ -157,7 +157,9 @@ fn the_hold_ends_with_the_preemptor() {
     let table: [(&str, End); 4] = [
         ("deleted", |scene| scene.delete("w")),
         ("deactivated", |scene| scene.edit("w", |w| w.active = false)),
-        ("gated", |scene| scene.edit("w", |w| w.impediments = Impediments::new(None, vec!["budget".into()], None))),
+        ("gated", |scene| {
+            scene.edit("w", |w| w.impediments = Impediments::new(None, vec!["budget".into()], None))
+        }),
         ("its queue is stopped", |scene| scene.edit_queue("q", |q| q.stop_policy = StopPolicy::Hold)),
     ];
     for (case, end) in table {

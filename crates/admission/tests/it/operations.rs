@@ -178,7 +178,8 @@ impl Operation {
             Self::SetPriority(pick, priority) => change(world, pick, |w| w.priority = priority),
             Self::SetGate(pick, closed) => {
                 change(world, pick, |w| {
-                    w.impediments = if closed { Impediments::new(None, vec!["budget".into()], None) } else { None }
+                    w.impediments =
+                        if closed { Impediments::new(None, vec!["budget".into()], None) } else { None }
                 });
             }
             Self::Reshape(pick, shape) => change(world, pick, |w| {

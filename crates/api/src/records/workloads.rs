@@ -111,7 +111,8 @@ fn owner(object: &kueue::Workload) -> Option<Uid> {
 
 /// What kind of object owns it, if that is no Job. Groups of pods own their Workload together: none of them controls it.
 fn foreign_owner(object: &kueue::Workload) -> Option<String> {
-    let is_job = |owner: &&meta::OwnerReference| owner.kind == "Job" && owner.api_version.starts_with("batch/");
+    let is_job =
+        |owner: &&meta::OwnerReference| owner.kind == "Job" && owner.api_version.starts_with("batch/v1");
     let foreign = object.owner_references().iter().find(|owner| !is_job(owner))?;
     Some(foreign.kind.clone())
 }
@@ -138,7 +139,8 @@ fn pod_sets(reader: &mut Reader, object: &kueue::Workload, rules: &ResourceRules
             }
         };
         let reclaimable = object.status.iter().flat_map(|status| &status.reclaimable_pods);
-        let reclaimable = reclaimable.filter(|pods| pods.name == set.name).map(|pods| pods.count.max(0)).sum();
+        let reclaimable =
+            reclaimable.filter(|pods| pods.name == set.name).map(|pods| pods.count.max(0)).sum();
         sets.push(PodSet {
             name: set.name.as_str().into(),
             // Pods that are not needed any more are not asked for.

@@ -63,7 +63,8 @@ impl Shell {
         match going {
             Going::Workload(_) => false,
             Going::ClusterQueue(uid) => self.cluster_queues.get(uid).is_some_and(|queue| {
-                let counts = self.engine.cluster_queue_status(&ClusterQueueName::from(queue.name_any().as_str()));
+                let counts =
+                    self.engine.cluster_queue_status(&ClusterQueueName::from(queue.name_any().as_str()));
                 counts.is_some_and(|(_, _, counts)| counts.reserving > 0)
             }),
             Going::Flavor(uid) => self.flavors.get(uid).is_some_and(|flavor| {

@@ -293,7 +293,8 @@ impl Model {
                     let pods = i64::from(set.count);
                     for (resource, flavor) in &set.flavors {
                         let given = set.usage.get(resource.as_str());
-                        let ended = if set.reclaimed > 0 { given / pods * i64::from(set.reclaimed) } else { 0 };
+                        let ended =
+                            if set.reclaimed > 0 { given / pods * i64::from(set.reclaimed) } else { 0 };
                         let cell = (flavor.clone(), resource.clone());
                         tree::add(&mut usage, &Amounts::from([(cell, Amount::new(given - ended))]));
                     }

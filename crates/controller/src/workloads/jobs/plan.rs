@@ -85,11 +85,7 @@ fn the_one_to_keep(view: JobView<'_>, live: &[&Owned<'_>]) -> Option<usize> {
 /// What a Job asks for that nobody does yet, in a sentence.
 fn unsupported(job: &Job) -> Option<String> {
     let value = |key: &str| job.annotations().get(key).or_else(|| job.labels().get(key));
-    let names = [
-        names::ELASTIC_JOB_ANNOTATION,
-        names::PREBUILT_WORKLOAD,
-        names::MAX_EXEC_TIME_LABEL,
-    ];
+    let names = [names::ELASTIC_JOB_ANNOTATION, names::PREBUILT_WORKLOAD, names::MAX_EXEC_TIME_LABEL];
     let asks = |key: &&str| value(key).is_some_and(|value| value != "false");
     let asked = names.into_iter().find(asks)?;
     Some(format!("{asked} is not supported yet; remove it to have the Job queued"))

@@ -50,14 +50,13 @@ impl Queues {
         engine.apply(Event::Namespace(Namespace { name: NAMESPACE.into(), labels }), START);
         for flavor in 0..self.flavors {
             let name = flavor_name(flavor).into();
-            let flavor =
-                Flavor {
-                    name,
-                    node_labels: [].into(),
-                    node_taints: Vec::new(),
-                    tolerations: Vec::new(),
-                    topology: None,
-                };
+            let flavor = Flavor {
+                name,
+                node_labels: [].into(),
+                node_taints: Vec::new(),
+                tolerations: Vec::new(),
+                topology: None,
+            };
             engine.apply(Event::Flavor(flavor), START);
         }
         for queue in 0..self.count {

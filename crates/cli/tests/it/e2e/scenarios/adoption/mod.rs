@@ -145,8 +145,12 @@ fn said(queue: &Value) -> Result<BTreeMap<String, String>> {
                 for amount in ["total", "borrowed"] {
                     // The reference does not write for LocalQueues what is borrowed.
                     let is_left_out = amount == "borrowed" && queue["kind"] == "LocalQueue";
-                    let counted = Quantity::parse(text(&resource[amount])).map(|q| q.counted_as(name_of(resource)));
-                    if let Ok(counted) = counted && counted != 0 && !is_left_out {
+                    let counted =
+                        Quantity::parse(text(&resource[amount])).map(|q| q.counted_as(name_of(resource)));
+                    if let Ok(counted) = counted
+                        && counted != 0
+                        && !is_left_out
+                    {
                         let cell = [field, name_of(flavor), name_of(resource), amount].join(" ");
                         said.insert(cell, counted.to_string());
                     }

@@ -9,11 +9,8 @@ use crate::e2e::objects::{condition, name};
 use crate::e2e::scene::Scene;
 
 /// Fields and conditions that only Gangway knows, as `docs/from-kueue.md` lists them.
-const OURS: &[&str] = &[
-    "status.flavorAssignmentHistory",
-    "status.preemptor",
-    "status.conditions[EvictionOverdue]",
-];
+const OURS: &[&str] =
+    &["status.flavorAssignmentHistory", "status.preemptor", "status.conditions[EvictionOverdue]"];
 
 /// The status of a Workload in the schema of Kueue, with an example of each field.
 fn status_of_reference() -> Value {
@@ -44,20 +41,38 @@ const CONDITIONS: &[(&str, &[&str])] = &[
     (
         "QuotaReserved",
         &[
-            "QuotaReserved", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForQuota",
-            "TopologyPlacementFailed", "WaitingForPreemptedWorkloads", "Misconfigured", "Suspended",
-            "WaitingForPodsReady", "PendingEvaluation", "AdmissionGated", "OnHold", "Deactivated", "Pending",
-            "Inadmissible", "Waiting",
+            "QuotaReserved",
+            "NoMatchingFlavor",
+            "ExceedsMaxQuota",
+            "WaitingForQuota",
+            "TopologyPlacementFailed",
+            "WaitingForPreemptedWorkloads",
+            "Misconfigured",
+            "Suspended",
+            "WaitingForPodsReady",
+            "PendingEvaluation",
+            "AdmissionGated",
+            "OnHold",
+            "Deactivated",
+            "Pending",
+            "Inadmissible",
+            "Waiting",
         ],
     ),
-    ("Admitted", &["Admitted", "NoReservation", "UnsatisfiedAdmissionChecks", "PendingDelayedTopologyRequests"]),
+    (
+        "Admitted",
+        &["Admitted", "NoReservation", "UnsatisfiedAdmissionChecks", "PendingDelayedTopologyRequests"],
+    ),
     ("PodsReady", &["WaitForStart", "Started", "WaitForRecovery", "Recovered"]),
     ("Evicted", EVICTIONS),
     (
         "Preempted",
         &[
-            "InClusterQueue", "InCohortReclamation", "InCohortFairSharing",
-            "InCohortReclaimWhileBorrowing", "QuotaReserved",
+            "InClusterQueue",
+            "InCohortReclamation",
+            "InCohortFairSharing",
+            "InCohortReclaimWhileBorrowing",
+            "QuotaReserved",
         ],
     ),
     ("Requeued", REQUEUES),
@@ -68,16 +83,34 @@ const CONDITIONS: &[(&str, &[&str])] = &[
 ];
 
 const EVICTIONS: &[&str] = &[
-    "Preempted", "NodeFailures", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped",
-    "LocalQueueStopped", "Deactivated", "DeactivatedDueToRequeuingLimitExceeded",
-    "DeactivatedDueToMaximumExecutionTimeExceeded", "DeactivatedDueToAdmissionCheck", "QuotaReserved",
+    "Preempted",
+    "NodeFailures",
+    "PodsReadyTimeout",
+    "AdmissionCheck",
+    "ClusterQueueStopped",
+    "LocalQueueStopped",
+    "Deactivated",
+    "DeactivatedDueToRequeuingLimitExceeded",
+    "DeactivatedDueToMaximumExecutionTimeExceeded",
+    "DeactivatedDueToAdmissionCheck",
+    "QuotaReserved",
 ];
 
 const REQUEUES: &[&str] = &[
-    "Preempted", "NodeFailures", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped",
-    "LocalQueueStopped", "Deactivated", "DeactivatedDueToRequeuingLimitExceeded",
-    "DeactivatedDueToMaximumExecutionTimeExceeded", "DeactivatedDueToAdmissionCheck", "BackoffFinished",
-    "ClusterQueueRestarted", "LocalQueueRestarted", "Reactivated",
+    "Preempted",
+    "NodeFailures",
+    "PodsReadyTimeout",
+    "AdmissionCheck",
+    "ClusterQueueStopped",
+    "LocalQueueStopped",
+    "Deactivated",
+    "DeactivatedDueToRequeuingLimitExceeded",
+    "DeactivatedDueToMaximumExecutionTimeExceeded",
+    "DeactivatedDueToAdmissionCheck",
+    "BackoffFinished",
+    "ClusterQueueRestarted",
+    "LocalQueueRestarted",
+    "Reactivated",
 ];
 
 /// Every Workload says only what Kueue knows, and in combinations with which it goes on.
