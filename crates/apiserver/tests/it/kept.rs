@@ -206,6 +206,28 @@ fn others() -> Vec<(&'static str, Value)> {
         ),
         ("workloadpriorityclasses", named("WorkloadPriorityClass", json!({"value": 5, "description": "d"}))),
         (
+            "localqueues",
+            named(
+                "LocalQueue",
+                json!({
+                    "spec": {"clusterQueue": "cq", "stopPolicy": "Hold", "fairSharing": {"weight": "2"}},
+                    "status": {
+                        "conditions": [condition("Active", "True")],
+                        "pendingWorkloads": 1, "reservingWorkloads": 2, "admittedWorkloads": 3,
+                        "flavorsReservation": usage, "flavorsUsage": usage, "flavorUsage": usage,
+                        "flavors": [{"name": "f", "resources": ["cpu"], "nodeLabels": {"a": "b"}, "topology": {"name": "t"}}],
+                        "fairSharing": sharing,
+                    },
+                }),
+            ),
+        ),
+    ]
+}
+
+/// Objects of the kinds that are only kept.
+fn only_kept() -> Vec<(&'static str, Value)> {
+    vec![
+        (
             "topologies",
             named("Topology", json!({"spec": {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": "host"}]}})),
         ),
@@ -235,22 +257,6 @@ fn others() -> Vec<(&'static str, Value)> {
                 }),
             ),
         ),
-        (
-            "localqueues",
-            named(
-                "LocalQueue",
-                json!({
-                    "spec": {"clusterQueue": "cq", "stopPolicy": "Hold", "fairSharing": {"weight": "2"}},
-                    "status": {
-                        "conditions": [condition("Active", "True")],
-                        "pendingWorkloads": 1, "reservingWorkloads": 2, "admittedWorkloads": 3,
-                        "flavorsReservation": usage, "flavorsUsage": usage, "flavorUsage": usage,
-                        "flavors": [{"name": "f", "resources": ["cpu"], "nodeLabels": {"a": "b"}, "topology": {"name": "t"}}],
-                        "fairSharing": sharing,
-                    },
-                }),
-            ),
-        ),
     ]
 }
 
@@ -260,7 +266,7 @@ async fn no_field_of_the_reference_is_lost_in_either_version() {
         let (_server, client) = installed().await;
         is_kept(&client, version, "workloads", "default", workload()).await;
         is_kept(&client, version, "clusterqueues", "", cluster_queue(version)).await;
-        for (plural, object) in others() {
+        for (plural, object) in others().into_iter().chain(only_kept()) {
             let namespace = if plural == "localqueues" { "default" } else { "" };
             is_kept(&client, version, plural, namespace, object).await;
         }
