@@ -1,5 +1,6 @@
 //! The engine from the outside: tables of its rules, and properties over random traces with faults.
 
+mod adoption_table;
 mod build;
 mod explaining;
 mod fallback_table;

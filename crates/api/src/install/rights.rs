@@ -144,6 +144,14 @@ pub const RIGHTS: &[Right] = &[
         Which::All,
         "a Job has one Workload, which follows the Job, is deactivated, and goes when it no longer describes the Job",
     ),
+    right(
+        CONTROLLER,
+        GROUP,
+        &["workloads"],
+        &["get"],
+        Which::All,
+        "who begins to lead reads what the one before wrote last, before it decides",
+    ),
     right(CONTROLLER, GROUP, &["workloads/status"], &["patch"], Which::All, "decisions"),
     right(
         CONTROLLER,

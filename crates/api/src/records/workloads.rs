@@ -112,7 +112,7 @@ fn owner(object: &kueue::Workload) -> Option<Uid> {
 /// What kind of object owns it, if that is no Job. Groups of pods own their Workload together: none of them controls it.
 fn foreign_owner(object: &kueue::Workload) -> Option<String> {
     let is_job =
-        |owner: &&meta::OwnerReference| owner.kind == "Job" && owner.api_version.starts_with("batch/");
+        |owner: &&meta::OwnerReference| owner.kind == "Job" && owner.api_version.starts_with("batch/v1");
     let foreign = object.owner_references().iter().find(|owner| !is_job(owner))?;
     Some(foreign.kind.clone())
 }

@@ -119,3 +119,23 @@ fn the_yaml_reads_back_and_is_of_a_sane_size() {
         assert!(crd.to_string().len() < 200_000);
     }
 }
+
+/// What is only kept, and what is not acted on, stands on the page for those who come from Kueue.
+#[test]
+fn the_page_about_kueue_names_what_is_not_acted_on() {
+    let page = include_str!("../../../../docs/from-kueue.md");
+    let fields = [
+        "spec.admissionScope",
+        "spec.concurrentAdmissionPolicy",
+        "spec.topologyName",
+        "spec.fairSharing",
+        "spec.podSets[].minCount",
+        "spec.podSets[].topologyRequest",
+        "spec.maximumExecutionTimeSeconds",
+        "spec.preemptionGates",
+    ];
+    let controllers = gangway_api::names::REFERENCE_CHECK_CONTROLLERS;
+    for word in gangway_api::kept_kinds().chain(fields).chain(controllers) {
+        assert!(page.contains(word), "docs/from-kueue.md does not name {word}");
+    }
+}

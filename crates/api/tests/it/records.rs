@@ -431,3 +431,94 @@ fn queue_statuses_are_written_once() {
     let current: kueue::LocalQueueStatus = serde_json::from_value(status).unwrap();
     assert_eq!(local_queue_status(Some(&current), &counts, ready, 1, at(20)), None);
 }
+
+/// A Workload of 4 pods of 2 CPUs each, of which `assigned` were admitted and `reclaimable` are not needed any more.
+fn reclaiming(assigned: i32, reclaimable: i32) -> kueue::Workload {
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 2}}}]}});
+    let spec = json!({"podSets": [{"name": "main", "count": 4, "minCount": 1, "template": template}]});
+    let assignment = json!({
+        "name": "main", "count": assigned, "flavors": {"cpu": "spot"},
+        "resourceUsage": {"cpu": (2 * assigned).to_string()},
+    });
+    let reserved = json!({
+        "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({
+        "conditions": [reserved],
+        "admission": {"clusterQueue": "main", "podSetAssignments": [assignment]},
+        "reclaimablePods": [{"name": "main", "count": reclaimable}],
+    });
+    object("Workload", "w", json!({"spec": spec, "status": status}))
+}
+
+#[test]
+fn pods_that_are_not_needed_any_more_are_neither_used_nor_asked_for() {
+    // Who runs with fewer pods than it asked for still uses all of them until fewer are needed.
+    for (assigned, reclaimable, asks_for, uses) in [
+        (4, 0, 4, 8000),
+        (4, 1, 3, 6000),
+        (4, 4, 0, 0),
+        (3, 0, 4, 6000),
+        (3, 1, 3, 6000),
+        (3, 2, 2, 4000),
+        (2, 2, 2, 4000),
+    ] {
+        let read = workload(&reclaiming(assigned, reclaimable), &ResourceRules::default());
+        let case = format!("{assigned} assigned, {reclaimable} reclaimable");
+        assert_eq!((read.problems, read.repaired), (vec![], false), "{case}");
+        assert_eq!(read.record.pod_sets[0].count, asks_for, "{case}");
+        let reservation = read.record.state.reservation().unwrap();
+        let used: Vec<i64> = reservation.admission.usage().map(|(_, _, amount)| amount).collect();
+        assert_eq!(used, [uses], "{case}");
+    }
+}
+
+#[test]
+fn an_admission_with_pods_that_are_not_needed_is_not_written_anew() {
+    let object = reclaiming(4, 2);
+    let read = workload(&object, &ResourceRules::default());
+    let status = workload_status(&read.record.state, 1, object.status.as_ref());
+    assert!(status.get("admission").is_none(), "{status}");
+}
+
+#[test]
+fn only_what_asks_for_places_is_said_to_be_unsupported() {
+    let with = |request: Value| {
+        let mut object = reclaiming(4, 0);
+        object.spec.pod_sets[0].min_count = None;
+        object.spec.pod_sets[0].topology_request = Some(request);
+        workload(&object, &ResourceRules::default()).unsupported.len()
+    };
+    assert_eq!(with(json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"})), 0);
+    assert_eq!(with(json!({"required": "rack"})), 1);
+}
+
+#[test]
+fn who_belongs_to_no_job_says_to_what() {
+    let owned = |owners: Value| {
+        let mut object = reclaiming(4, 0);
+        object.metadata.owner_references = serde_json::from_value(owners).unwrap();
+        workload(&object, &ResourceRules::default()).record.foreign_owner().map(str::to_owned)
+    };
+    let owner = |version: &str, kind: &str, controller: bool| json!([{"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "controller": controller}]);
+    assert_eq!(owned(owner("batch/v1", "Job", true)), None);
+    assert_eq!(owned(json!([])), None, "made by hand");
+    assert_eq!(owned(owner("jobset.x-k8s.io/v1alpha2", "JobSet", true)).as_deref(), Some("JobSet"));
+    assert_eq!(owned(owner("v1", "Pod", false)).as_deref(), Some("Pod"), "a group of pods");
+    assert_eq!(owned(owner("batch.volcano.sh/v1alpha1", "Job", true)).as_deref(), Some("Job"));
+}
+
+#[test]
+fn a_queue_that_asks_for_what_would_change_admission_says_so() {
+    let said = |spec: Value| queue(spec).record.not_supported;
+    let scope = |mode: &str| json!({"admissionScope": {"admissionMode": mode}});
+    assert!(said(scope("NoAdmissionFairSharing")).is_empty());
+    assert!(said(scope("UsageBasedAdmissionFairSharing"))[0].starts_with("spec.admissionScope"));
+    let concurrent = json!({"concurrentAdmissionPolicy": {"migration": {"mode": "RetainFirstAdmission"}}});
+    assert!(said(concurrent)[0].starts_with("spec.concurrentAdmissionPolicy"));
+    assert!(
+        said(json!({"fairSharing": {"weight": 2}})).is_empty(),
+        "it acts where the configuration says so"
+    );
+}

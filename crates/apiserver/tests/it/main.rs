@@ -10,6 +10,7 @@ mod custom;
 mod deletion;
 mod events;
 mod interceptors;
+mod kept;
 mod lists;
 mod logs;
 mod namespaces;

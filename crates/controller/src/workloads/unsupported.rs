@@ -168,6 +168,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_kueue_names_every_kind() {
+        let page = include_str!("../../../../docs/from-kueue.md");
+        for (_, kind) in KINDS {
+            assert!(page.contains(kind), "docs/from-kueue.md does not name {kind}");
+        }
+    }
+
+    #[test]
     fn an_object_is_told_once() {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("ray.io", "v1", "RayJob"));
         let mut told = Told::new(kind);

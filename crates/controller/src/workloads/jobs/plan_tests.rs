@@ -1,5 +1,6 @@
 //! What a Job needs next, case by case; every step lands, and the plan that follows is looked at too.
 
+mod adopted;
 mod changes;
 mod world;
 

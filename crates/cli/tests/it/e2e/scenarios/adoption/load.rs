@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use gangway_cli::clock::SystemClock;
 use gangway_model::Clock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -116,8 +116,33 @@ async fn create(scene: &Scene, object: &Value, with_status: bool) -> Result<()> 
         let (kind, _) = Kind::named(text(&object["kind"]), text(&object["apiVersion"]))
             .with_context(|| format!("unknown kind of {object}"))?;
         scene.patch_status(kind, name(object), moved(&object["status"])?).await?;
+        let found = scene.get(kind, name(object)).await?;
+        is_kept(&object["spec"], &found["spec"], "spec")?;
+        if kind.kind != "Node" {
+            is_kept(&moved(&object["status"])?, &found["status"], "status")?;
+        }
     }
     Ok(())
+}
+
+/// Nothing of what was written is lost; times may be a second apart.
+fn is_kept(written: &Value, found: &Value, path: &str) -> Result<()> {
+    match (written, found) {
+        (Value::Object(written), Value::Object(found)) => {
+            for (field, inner) in written {
+                is_kept(inner, found.get(field).unwrap_or(&Value::Null), &format!("{path}.{field}"))?;
+            }
+            Ok(())
+        }
+        (Value::Array(written), Value::Array(found)) => {
+            ensure!(written.len() == found.len(), "{path}: some are lost");
+            written.iter().zip(found).try_for_each(|(written, found)| is_kept(written, found, path))
+        }
+        _ => {
+            ensure!(written.is_null() || !found.is_null(), "{path} is lost");
+            Ok(())
+        }
+    }
 }
 
 /// An object without what an API server says of it.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::e2e::clock::SetClock;
 use crate::e2e::kinds::{CLUSTER_QUEUE, JOB, LOCAL_QUEUE, POD, WORKLOAD};
-use crate::e2e::objects::{changed_at, condition, is_suspended, name, seconds, uid};
+use crate::e2e::objects::{Job, changed_at, condition, is_suspended, name, seconds, uid};
 use crate::e2e::scene::Scene;
 use load::{Dump, load, stage, text, workload_of};
 
@@ -39,6 +39,7 @@ pub async fn installation_is_taken_over(scene: &Scene) -> Result<()> {
     nobody_starts_early(scene, &dump).await?;
 
     fewer_pods_than_asked_for_are_given_back(scene).await?;
+    running_job_is_preempted(scene).await?;
     backoff_ends_at_its_time(scene).await?;
     deleted_objects_go(scene).await?;
     vocabulary::could_be_given_back(scene, &dump).await
@@ -184,6 +185,20 @@ async fn fewer_pods_than_asked_for_are_given_back(scene: &Scene) -> Result<()> {
     ensure!(left["spec"]["podSets"][0]["minCount"] == 2, "{left}");
     // 6 CPUs are enough for the next.
     nlp.started("later-a").await.map(|_| ())
+}
+
+/// A Job that Kueue started leaves for a more urgent one, and is as it was written.
+async fn running_job_is_preempted(scene: &Scene) -> Result<()> {
+    let vision = scene.beside("team-vision");
+    let urgent = Job::new("urgent").queue("train").priority_class("high").request("nvidia.com/gpu", "4");
+    vision.submit(urgent.request("memory", "1Gi")).await?;
+    let preempted = vision.workload_has("train-resnet", ("Preempted", "True", "InClusterQueue")).await?;
+    ensure!(preempted["status"]["preemptor"].is_string(), "{preempted}");
+    vision.end_stuck_pods("train-resnet").await?;
+    vision.started("urgent").await?;
+    let job = vision.object(JOB, "train-resnet", "is suspended", is_suspended).await?;
+    ensure!(job["spec"]["parallelism"] == 2, "{job}");
+    vision.workload_has("train-resnet", ("Requeued", "True", "Preempted")).await.map(|_| ())
 }
 
 /// The backoff that Kueue began ends when it said.
