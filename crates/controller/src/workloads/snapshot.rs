@@ -105,6 +105,11 @@ impl Snapshot {
         Ok(Self { engine, jobs, workloads, classes, decisions })
     }
 
+    /// The engine that a controller would have if it started now, after its first decisions.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What a controller that started now would know.
     pub fn durable(&self) -> &Durable {
         self.engine.durable()

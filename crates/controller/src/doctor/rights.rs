@@ -1,0 +1,294 @@
+//! What an account may do: asked of the API server, right by right.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use gangway_api::kueue::GROUP;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
+    SubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::finding::{Area, Finding, counted};
+use super::fix::word;
+use super::{is_not_served, unreadable};
+
+/// Something that an account has to be allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// Who needs it, such as `gangway-controller`.
+    pub part: &'static str,
+    /// The API group, empty for core.
+    pub group: &'static str,
+    /// The resource.
+    pub resource: &'static str,
+    /// The subresource, empty for the object itself.
+    pub subresource: &'static str,
+    /// What is to be done.
+    pub verb: &'static str,
+    /// The one namespace in which it is needed; empty for all.
+    pub namespace: String,
+    /// What for.
+    pub why: &'static str,
+}
+
+impl Right {
+    /// As `kubectl create role` names it: `jobs.batch/status`.
+    fn resource_text(&self) -> String {
+        let group = if self.group.is_empty() { String::new() } else { format!(".{}", self.group) };
+        let subresource =
+            if self.subresource.is_empty() { String::new() } else { format!("/{}", self.subresource) };
+        format!("{}{group}{subresource}", self.resource)
+    }
+}
+
+const CONTROLLER: &str = "gangway-controller";
+const SCHEDULER: &str = "gangway-scheduler";
+
+/// A line of the table: who, group, resources with their subresources, verbs, why.
+type Line = (&'static str, &'static str, &'static [&'static str], &'static [&'static str], &'static str);
+
+const WATCH: &[&str] = &["list", "watch"];
+
+const NEEDED: &[Line] = &[
+    (CONTROLLER, "", &["namespaces"], WATCH, "labels of namespaces decide who may use a queue"),
+    (CONTROLLER, "", &["pods"], WATCH, "pods that are left tell when the quota of a deleted Job is free"),
+    (CONTROLLER, "", &["events"], &["create"], "what happened is told in Events"),
+    (CONTROLLER, "batch", &["jobs"], &["get", "list", "watch", "patch"], "Jobs are what is queued, started and suspended"),
+    (CONTROLLER, "scheduling.k8s.io", &["priorityclasses"], WATCH, "the priority of a Job may come from its pods"),
+    (
+        CONTROLLER,
+        GROUP,
+        &[
+            "admissionchecks",
+            "clusterqueues",
+            "cohorts",
+            "localqueues",
+            "resourceflavors",
+            "workloadpriorityclasses",
+            "workloads",
+        ],
+        WATCH,
+        "what is decided on",
+    ),
+    (CONTROLLER, GROUP, &["workloads"], &["create", "patch", "delete"], "a Job has one Workload, which follows it"),
+    (CONTROLLER, GROUP, &["workloads/status"], &["patch"], "decisions"),
+    (CONTROLLER, GROUP, &["clusterqueues/status", "localqueues/status"], &["patch"], "what queues say of themselves"),
+    (SCHEDULER, "", &["pods"], &["get", "list", "watch", "delete"], "pods are placed, and preempted"),
+    (SCHEDULER, "", &["pods/binding"], &["create"], "to put a pod on a node"),
+    (SCHEDULER, "", &["pods/status"], &["patch"], "why a pod waits"),
+    (SCHEDULER, "", &["nodes"], WATCH, "where pods may be placed"),
+    (SCHEDULER, "policy", &["poddisruptionbudgets"], WATCH, "who should not be preempted"),
+    (SCHEDULER, "events.k8s.io", &["events"], &["create"], "what happened to pods is told in Events"),
+];
+
+/// Every right that the controller and the scheduler use. A Lease is needed by a part that is chosen by one, in the
+/// namespace that is named here.
+pub fn rights(controller_lease: Option<&str>, scheduler_lease: Option<&str>) -> Vec<Right> {
+    let mut rights = Vec::new();
+    let mut add = |(part, group, resources, verbs, why): Line, namespace: &str| {
+        for resource in resources {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            rights.extend(verbs.iter().map(|verb| Right {
+                part,
+                group,
+                resource,
+                subresource,
+                verb,
+                namespace: namespace.to_owned(),
+                why,
+            }));
+        }
+    };
+    for line in NEEDED {
+        add(*line, "");
+    }
+    for (part, namespace) in [(CONTROLLER, controller_lease), (SCHEDULER, scheduler_lease)] {
+        let Some(namespace) = namespace else { continue };
+        let verbs: &[&str] = &["get", "create", "update"];
+        add((part, "coordination.k8s.io", &["leases"], verbs, "one of several is chosen"), namespace);
+    }
+    rights
+}
+
+/// So many questions are under way at once.
+const AT_ONCE: usize = 8;
+
+/// Asks for every right whether an account has it; without a name, whether whoever asks has it.
+pub(super) async fn examine(client: &Client, account: Option<&str>, rights: &[Right]) -> Vec<Finding> {
+    let asked = stream::iter(rights.iter().map(|right| is_allowed(client, account, right)));
+    let answers: Result<Vec<bool>, kube::Error> = asked.buffered(AT_ONCE).try_collect().await;
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(error) if is_not_served(&error) => {
+            return vec![Finding::skipped(Area::Rights, "this API asks nobody for rights")];
+        }
+        Err(error) => return vec![unreadable(Area::Rights, "rights of accounts", &error)],
+    };
+    let refused: Vec<&Right> =
+        rights.iter().zip(answers).filter(|(_, allowed)| !allowed).map(|(right, _)| right).collect();
+    let name = match account {
+        Some(account) => account.to_owned(),
+        None => own_name(client).await,
+    };
+    judge(&name, rights.len(), &refused)
+}
+
+async fn is_allowed(client: &Client, account: Option<&str>, right: &Right) -> Result<bool, kube::Error> {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let attributes = ResourceAttributes {
+        group: text(right.group),
+        resource: text(right.resource),
+        subresource: text(right.subresource),
+        verb: text(right.verb),
+        namespace: text(&right.namespace),
+        ..ResourceAttributes::default()
+    };
+    let resource_attributes = Some(attributes);
+    let how = PostParams::default();
+    let status = match account {
+        None => {
+            let spec = SelfSubjectAccessReviewSpec { resource_attributes, ..Default::default() };
+            let review = SelfSubjectAccessReview { spec, ..Default::default() };
+            Api::all(client.clone()).create(&how, &review).await?.status
+        }
+        Some(account) => {
+            let (user, groups) = (Some(account.to_owned()), Some(groups(account)));
+            let spec = SubjectAccessReviewSpec { resource_attributes, user, groups, ..Default::default() };
+            let review = SubjectAccessReview { spec, ..Default::default() };
+            Api::all(client.clone()).create(&how, &review).await?.status
+        }
+    };
+    Ok(status.is_some_and(|status| status.allowed))
+}
+
+/// The groups of which an account is a member by its name.
+fn groups(account: &str) -> Vec<String> {
+    let mut groups = vec!["system:authenticated".to_owned()];
+    let service_account = account.strip_prefix("system:serviceaccount:");
+    if let Some((namespace, _)) = service_account.and_then(|rest| rest.split_once(':')) {
+        groups.push("system:serviceaccounts".to_owned());
+        groups.push(format!("system:serviceaccounts:{namespace}"));
+    }
+    groups
+}
+
+/// As the API server knows whoever asks.
+async fn own_name(client: &Client) -> String {
+    let review = Api::all(client.clone()).create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    let user = review.ok().and_then(|review| review.status?.user_info?.username);
+    user.unwrap_or_else(|| "USER".to_owned())
+}
+
+fn judge(account: &str, asked: usize, refused: &[&Right]) -> Vec<Finding> {
+    if refused.is_empty() {
+        let what = format!("{account} has each of the {asked} rights that controller and scheduler use");
+        return vec![Finding::ok(Area::Rights, what)];
+    }
+    // Resources with the same verbs missing are given with one command.
+    let mut verbs: BTreeMap<(&str, &str, String), Vec<&Right>> = BTreeMap::new();
+    for right in refused {
+        let resource = (right.part, right.namespace.as_str(), right.resource_text());
+        verbs.entry(resource).or_default().push(right);
+    }
+    type Together<'r> = BTreeMap<(&'r str, &'r str, Vec<&'r str>), Vec<(String, &'r Right)>>;
+    let mut together: Together<'_> = BTreeMap::new();
+    for ((part, namespace, resource), rights) in verbs {
+        let verbs = rights.iter().map(|right| right.verb).collect();
+        together.entry((part, namespace, verbs)).or_default().push((resource, rights[0]));
+    }
+    together
+        .into_iter()
+        .map(|((part, namespace, verbs), resources)| {
+            let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
+            let (verbs, names) = (verbs.join(","), names.join(","));
+            let scope = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
+            let what = format!("may not {} {}{scope}", verbs.replace(',', ", "), names.replace(',', ", "));
+            let fix = grant(account, part, namespace, &verbs, &names);
+            let mut why: Vec<&str> = resources.iter().map(|(_, right)| right.why).collect();
+            why.dedup();
+            let needed = format!("{part} needs {}: {}.", counted(names.split(',').count(), "such right"), why.join("; "));
+            Finding::problem(Area::Rights, account, what, fix).because(needed)
+        })
+        .collect()
+}
+
+/// The commands that give verbs on resources.
+fn grant(account: &str, part: &str, namespace: &str, verbs: &str, resources: &str) -> String {
+    let (kind, scope) = match namespace {
+        "" => ("clusterrole", String::new()),
+        namespace => ("role", format!(" -n {}", word(namespace))),
+    };
+    let name = format!("{part}-{}", verbs.replace(',', "-"));
+    format!(
+        "kubectl create {kind} {name}{scope} --verb={verbs} --resource={resources} && \
+         kubectl create {kind}binding {name}{scope} --{kind}={name} --user={}",
+        word(account)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_whole() {
+        let rights = rights(Some("here"), None);
+        let scheduler_lease = |right: &&Right| right.part == SCHEDULER && right.resource == "leases";
+        assert!(rights.iter().all(|right| !right.why.is_empty() && !right.resource.contains('/')));
+        assert_eq!(rights.iter().filter(scheduler_lease).count(), 0);
+        let leases: Vec<&str> =
+            rights.iter().filter(|right| right.namespace == "here").map(|right| right.verb).collect();
+        assert_eq!(leases, ["get", "create", "update"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_given_with_one_command_per_set_of_verbs() {
+        let all = rights(Some("here"), None);
+        let is_refused = |right: &&Right| {
+            right.part == CONTROLLER
+                && (matches!((right.group, right.resource, right.subresource), ("batch" | "scheduling.k8s.io", _, _))
+                    && matches!(right.verb, "list" | "watch")
+                    || right.subresource == "status" && right.resource == "workloads"
+                    || right.resource == "leases")
+        };
+        let refused: Vec<&Right> = all.iter().filter(is_refused).collect();
+        let findings = judge("system:serviceaccount:here:it's", all.len(), &refused);
+        let fixes: Vec<&str> = findings.iter().filter_map(|finding| finding.fix.as_deref()).collect();
+        let user = r"--user='system:serviceaccount:here:it'\''s'";
+        let cluster = |name: &str, verbs: &str, resources: &str| {
+            format!(
+                "kubectl create clusterrole {name} --verb={verbs} --resource={resources} && \
+                 kubectl create clusterrolebinding {name} --clusterrole={name} {user}"
+            )
+        };
+        let name = "gangway-controller-get-create-update";
+        let expected = [
+            cluster("gangway-controller-list-watch", "list,watch", "jobs.batch,priorityclasses.scheduling.k8s.io"),
+            cluster("gangway-controller-patch", "patch", "workloads.kueue.x-k8s.io/status"),
+            format!(
+                "kubectl create role {name} -n here --verb=get,create,update --resource=leases.coordination.k8s.io && \
+                 kubectl create rolebinding {name} -n here --role={name} {user}"
+            ),
+        ];
+        assert_eq!(fixes, expected);
+        assert_eq!(findings[1].what, "may not patch workloads.kueue.x-k8s.io/status");
+        assert_eq!(findings[1].why, "gangway-controller needs 1 such right: decisions.");
+    }
+
+    #[test]
+    fn nothing_missing_is_one_line() {
+        let findings = judge("admin", 7, &[]);
+        assert_eq!(findings, [Finding::ok(Area::Rights, "admin has each of the 7 rights that controller and scheduler use")]);
+    }
+
+    #[test]
+    fn service_accounts_are_in_their_groups() {
+        assert_eq!(groups("jane"), ["system:authenticated"]);
+        let of_account = groups("system:serviceaccount:ours:gangway-controller");
+        assert_eq!(of_account, ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"]);
+    }
+}
