@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use gangway_controller::doctor::OLDEST_MINOR;
 use gangway_controller::election::Candidate;
 use gangway_controller::endpoints;
 use gangway_controller::workloads::{self, RequestCounts};
@@ -36,9 +37,6 @@ pub struct ControllerArgs {
     #[command(flatten)]
     connection: Connection,
 }
-
-/// The oldest Kubernetes for whose API this is made.
-const OLDEST_MINOR: u32 = 33;
 
 /// Refuses clusters whose Jobs may not say all that is needed, such as which pods are terminating. One that does not answer is waited for.
 async fn check_version(client: &kube::Client) -> Result<(), Failure> {

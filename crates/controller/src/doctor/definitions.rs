@@ -34,13 +34,19 @@ fn judge(ours: &[CustomResourceDefinition], found: &[CustomResourceDefinition]) 
     if !missing.is_empty() {
         let what = match missing.len() == ours.len() {
             true => "none of them is there".to_owned(),
-            false => format!("{} not there: {}", if missing.len() == 1 { "is" } else { "are" }, missing.join(", ")),
+            false => {
+                format!("{} not there: {}", if missing.len() == 1 { "is" } else { "are" }, missing.join(", "))
+            }
         };
         let finding = Finding::problem(Area::Definitions, "CustomResourceDefinitions", what, APPLY);
-        findings.push(finding.because("This cluster cannot store queues and Workloads, and the controller cannot start."));
+        findings.push(
+            finding
+                .because("This cluster cannot store queues and Workloads, and the controller cannot start."),
+        );
     }
     if findings.is_empty() {
-        let served = format!("{} are there, with every field that Gangway writes", counted(ours.len(), "kind"));
+        let served =
+            format!("{} are there, with every field that Gangway writes", counted(ours.len(), "kind"));
         findings.push(Finding::ok(Area::Definitions, served));
     }
     findings
@@ -50,18 +56,23 @@ fn judge_one(our: &CustomResourceDefinition, found: &CustomResourceDefinition) -
     let place = format!("CustomResourceDefinition {}", found.name_any());
     let problem = |what: String| Finding::problem(Area::Definitions, place.as_str(), what, APPLY);
     let mut findings = Vec::new();
-    let conditions = found.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions =
+        found.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     for condition in conditions {
-        if matches!(condition.type_.as_str(), "Established" | "NamesAccepted") && condition.status == "False" {
+        if matches!(condition.type_.as_str(), "Established" | "NamesAccepted") && condition.status == "False"
+        {
             let message = condition.message.as_deref().unwrap_or_default();
             findings.push(problem(format!("is not in force: {} is False: {message}", condition.type_)));
         }
     }
-    let version = |name: &str| found.spec.versions.iter().find(|version| version.name == name && version.served);
+    let version =
+        |name: &str| found.spec.versions.iter().find(|version| version.name == name && version.served);
     for wanted in &our.spec.versions {
         match version(&wanted.name) {
             Some(found) => findings.extend(pruned(wanted, found).map(|what| {
-                problem(what).because("The API server drops these fields from every object that is written, without a word.")
+                problem(what).because(
+                    "The API server drops these fields from every object that is written, without a word.",
+                )
             })),
             None if wanted.name == VERSION => {
                 let why = "Gangway reads and writes that version.";
@@ -79,7 +90,9 @@ fn judge_one(our: &CustomResourceDefinition, found: &CustomResourceDefinition) -
     if found.spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "Webhook") {
         let what = "is converted by a webhook of another system";
         let finding = Finding::warning(Area::Definitions, place.as_str(), what, APPLY);
-        findings.push(finding.because("Without the pods of that system no object of this kind can be read in its other version."));
+        findings.push(finding.because(
+            "Without the pods of that system no object of this kind can be read in its other version.",
+        ));
     }
     findings
 }
@@ -92,8 +105,9 @@ fn pruned(ours: &CustomResourceDefinitionVersion, found: &CustomResourceDefiniti
     };
     let mut missing = Vec::new();
     compare("", &schema(ours), &schema(found), &mut missing);
-    (!missing.is_empty())
-        .then(|| format!("lacks {} that Gangway writes: {}", counted(missing.len(), "field"), first_of(&missing)))
+    (!missing.is_empty()).then(|| {
+        format!("lacks {} that Gangway writes: {}", counted(missing.len(), "field"), first_of(&missing))
+    })
 }
 
 /// The topmost fields of `ours` that `found` does not have.
@@ -137,7 +151,8 @@ mod tests {
                 let mut schema = serde_json::to_value(&version.schema).unwrap();
                 let mut inner = &mut schema["openAPIV3Schema"];
                 for field in &path[..path.len() - 1] {
-                    inner = if *field == "[]" { &mut inner["items"] } else { &mut inner["properties"][*field] };
+                    inner =
+                        if *field == "[]" { &mut inner["items"] } else { &mut inner["properties"][*field] };
                 }
                 inner["properties"].as_object_mut().unwrap().remove(path[path.len() - 1]).unwrap();
                 version.schema = serde_json::from_value(schema).unwrap();
@@ -148,7 +163,11 @@ mod tests {
     #[test]
     fn our_own_are_fine() {
         let findings = changed(|_| {});
-        assert_eq!(findings.iter().map(|finding| finding.level).collect::<Vec<_>>(), [Level::Ok], "{findings:?}");
+        assert_eq!(
+            findings.iter().map(|finding| finding.level).collect::<Vec<_>>(),
+            [Level::Ok],
+            "{findings:?}"
+        );
     }
 
     #[test]
@@ -182,7 +201,8 @@ mod tests {
 
     #[test]
     fn versions_that_are_not_served_and_webhooks_are_told() {
-        let levels = |findings: Vec<Finding>| findings.iter().map(|finding| finding.level).collect::<Vec<_>>();
+        let levels =
+            |findings: Vec<Finding>| findings.iter().map(|finding| finding.level).collect::<Vec<_>>();
         assert_eq!(levels(changed(|crd| crd.spec.versions[0].served = false)), [Level::Warning]);
         assert_eq!(levels(changed(|crd| crd.spec.versions[1].served = false)), [Level::Problem]);
         let converted = changed(|crd| {

@@ -88,7 +88,10 @@ pub(super) fn examine(flavors: &[&Flavor], queues: &[&ClusterQueue], nodes: &[No
         names.sort();
         names.dedup();
         let of = counted(nodes.len(), "node");
-        findings.push(Finding::ok(Area::Flavors, format!("{} in use, each with nodes among {of}", counted(names.len(), "flavor"))));
+        findings.push(Finding::ok(
+            Area::Flavors,
+            format!("{} in use, each with nodes among {of}", counted(names.len(), "flavor")),
+        ));
     }
     findings
 }
@@ -101,12 +104,18 @@ fn none_has_nodes<'f>(
     known: &'f BTreeMap<&FlavorName, (&'f Flavor, Nodes)>,
 ) -> Option<Lacking<'f>> {
     let of_group = group.flavors.iter().map(|quotas| known.get(&quotas.flavor));
-    let flavors: Lacking<'f> = of_group.map(|known| known.map(|(flavor, nodes)| (*flavor, nodes))).collect::<Option<_>>()?;
+    let flavors: Lacking<'f> =
+        of_group.map(|known| known.map(|(flavor, nodes)| (*flavor, nodes))).collect::<Option<_>>()?;
     let has_none = !flavors.is_empty() && flavors.iter().all(|(_, nodes)| !matches!(nodes, Nodes::There(_)));
     has_none.then_some(flavors)
 }
 
-fn dead_queue(queue: &ClusterQueue, group: &ResourceGroup, without: &Lacking<'_>, nodes: &[NodeRecord]) -> Finding {
+fn dead_queue(
+    queue: &ClusterQueue,
+    group: &ResourceGroup,
+    without: &Lacking<'_>,
+    nodes: &[NodeRecord],
+) -> Finding {
     let resources: Vec<String> = group.resources.iter().map(ToString::to_string).collect();
     let what = format!("no node suits any of its flavors for {}", first_of(&resources));
     let lacks: Vec<String> = without
@@ -126,11 +135,15 @@ fn lack(flavor: &Flavor, standing: &Nodes) -> Option<String> {
     Some(match standing {
         Nodes::There(_) => return None,
         Nodes::NoLabels => {
-            let labels: Vec<String> = flavor.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let labels: Vec<String> =
+                flavor.node_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
             format!("no node has its labels {}", labels.join(","))
         }
         Nodes::Tainted(node, taint) => {
-            format!("its nodes have taints that it neither lists nor tolerates, {node} has {}", taint_text(taint))
+            format!(
+                "its nodes have taints that it neither lists nor tolerates, {node} has {}",
+                taint_text(taint)
+            )
         }
         Nodes::Cordoned(node) => format!("its nodes take no new pods, {node} is cordoned"),
     })
@@ -171,10 +184,17 @@ fn mend_labels(flavor: &Flavor, nodes: &[NodeRecord]) -> String {
     let wanted = &flavor.node_labels;
     let alike = nodes.iter().find(|node| wanted.keys().all(|key| node.labels.contains_key(key)));
     if let Some(node) = alike {
-        let labels: BTreeMap<&String, &String> = wanted.keys().filter_map(|key| node.labels.get_key_value(key)).collect();
-        return fix::merge("resourceflavor", flavor.name.as_str(), None, &json!({"spec": {"nodeLabels": labels}}));
+        let labels: BTreeMap<&String, &String> =
+            wanted.keys().filter_map(|key| node.labels.get_key_value(key)).collect();
+        return fix::merge(
+            "resourceflavor",
+            flavor.name.as_str(),
+            None,
+            &json!({"spec": {"nodeLabels": labels}}),
+        );
     }
-    let labels: Vec<String> = wanted.iter().map(|(key, value)| fix::word(&format!("{key}={value}"))).collect();
+    let labels: Vec<String> =
+        wanted.iter().map(|(key, value)| fix::word(&format!("{key}={value}"))).collect();
     let node = nodes.first().map_or("NODE", |node| node.name.as_str());
     format!("kubectl label node {} --overwrite {}", fix::word(node), labels.join(" "))
 }
@@ -231,10 +251,30 @@ mod tests {
         let table = [
             ("any node", flavor("f", &[], &[], &[]), vec![node("a", &[], &[])], Nodes::There(1)),
             ("its labels", flavor("f", &spot, &[], &[]), vec![node("a", &spot, &[])], Nodes::There(1)),
-            ("other labels", flavor("f", &spot, &[], &[]), vec![node("a", &["tier=big"], &[])], Nodes::NoLabels),
-            ("a taint", flavor("f", &[], &[], &[]), vec![node("a", &[], &["x"])], Nodes::Tainted("a".into(), taint("x"))),
-            ("a taint that it lists", flavor("f", &[], &["x"], &[]), vec![node("a", &[], &["x"])], Nodes::There(1)),
-            ("one that it tolerates", flavor("f", &[], &[], &["x"]), vec![node("a", &[], &["x"])], Nodes::There(1)),
+            (
+                "other labels",
+                flavor("f", &spot, &[], &[]),
+                vec![node("a", &["tier=big"], &[])],
+                Nodes::NoLabels,
+            ),
+            (
+                "a taint",
+                flavor("f", &[], &[], &[]),
+                vec![node("a", &[], &["x"])],
+                Nodes::Tainted("a".into(), taint("x")),
+            ),
+            (
+                "a taint that it lists",
+                flavor("f", &[], &["x"], &[]),
+                vec![node("a", &[], &["x"])],
+                Nodes::There(1),
+            ),
+            (
+                "one that it tolerates",
+                flavor("f", &[], &[], &["x"]),
+                vec![node("a", &[], &["x"])],
+                Nodes::There(1),
+            ),
             (
                 "one of two",
                 flavor("f", &[], &["x"], &[]),
@@ -248,7 +288,11 @@ mod tests {
         }
     }
 
-    fn told(flavors: &[Flavor], quotas: &[(&str, i64)], nodes: &[NodeRecord]) -> Vec<(Level, String, Option<String>)> {
+    fn told(
+        flavors: &[Flavor],
+        quotas: &[(&str, i64)],
+        nodes: &[NodeRecord],
+    ) -> Vec<(Level, String, Option<String>)> {
         let queue = queue("team", quotas);
         let findings = examine(&flavors.iter().collect::<Vec<_>>(), &[&queue], nodes);
         findings.into_iter().map(|finding| (finding.level, finding.what, finding.fix)).collect()
@@ -260,7 +304,10 @@ mod tests {
         let nodes = [node("a", &[], &[])];
         let alone = told(&[spot.clone()], &[("spot", 1)], &nodes);
         let fix = "kubectl label node a --overwrite tier=spot";
-        assert_eq!(alone, [(Level::Problem, "no node suits any of its flavors for cpu".into(), Some(fix.into()))]);
+        assert_eq!(
+            alone,
+            [(Level::Problem, "no node suits any of its flavors for cpu".into(), Some(fix.into()))]
+        );
         let beside = told(&[spot.clone(), any.clone()], &[("spot", 1), ("any", 1)], &nodes);
         assert_eq!(beside, [(Level::Warning, "no node has its labels tier=spot".into(), Some(fix.into()))]);
         let unused = told(&[spot, any], &[("any", 1)], &nodes);

@@ -76,7 +76,9 @@ impl Leases {
                 Ok(now) => now,
                 Err(error) => return vec![unreadable(Area::Election, "leases.coordination.k8s.io", &error)],
             };
-            for ((_, lease), standing) in first.iter().zip(&mut standings).filter(|(_, standing)| standing.is_none()) {
+            for ((_, lease), standing) in
+                first.iter().zip(&mut standings).filter(|(_, standing)| standing.is_none())
+            {
                 let now = now.iter().map(|(_, now)| now).find(|now| now.uid() == lease.uid());
                 *standing = later(lease, now, elapsed);
             }
@@ -149,7 +151,12 @@ fn judge(leases: &[(Owner, Lease, Standing)], configured: Option<&(String, Strin
         let extra = of(Owner::Controller).filter(|(_, _, standing)| *standing == Standing::Renewed).nth(1);
         let namespace = extra.and_then(|(_, lease, _)| lease.namespace()).unwrap_or_default();
         let what = "several controllers admit by themselves";
-        let finding = Finding::problem(Area::Election, at_work.join(", "), what, stop_deployment(&namespace, CONTROLLER));
+        let finding = Finding::problem(
+            Area::Election,
+            at_work.join(", "),
+            what,
+            stop_deployment(&namespace, CONTROLLER),
+        );
         findings.push(finding.because("They do not know of each other, and give the same quota twice."));
     }
     if of(Owner::Controller).next().is_none() {
@@ -166,8 +173,10 @@ fn judge(leases: &[(Owner, Lease, Standing)], configured: Option<&(String, Strin
             ),
         });
     }
-    let clocks = leases.iter().filter(|(owner, _, standing)| *owner != Owner::Other && *standing == Standing::Renewed);
-    findings.extend(clocks.filter_map(|(_, lease, _)| judge_leader_clock(holder(lease), seconds_ahead(lease)?)));
+    let clocks =
+        leases.iter().filter(|(owner, _, standing)| *owner != Owner::Other && *standing == Standing::Renewed);
+    findings
+        .extend(clocks.filter_map(|(_, lease, _)| judge_leader_clock(holder(lease), seconds_ahead(lease)?)));
     findings
 }
 
@@ -201,7 +210,9 @@ fn judge_one((owner, lease, standing): &(Owner, Lease, Standing)) -> Option<Find
         Owner::Controller | Owner::Other => "Nobody admits Jobs.",
     };
     Some(match standing {
-        Standing::Renewed => Finding::ok(Area::Election, format!("{holder} leads as {what}, and renews {}", place(lease))),
+        Standing::Renewed => {
+            Finding::ok(Area::Election, format!("{holder} leads as {what}, and renews {}", place(lease)))
+        }
         Standing::Free => {
             let what = format!("is free: no {what} leads");
             Finding::problem(Area::Election, place(lease), what, restart).because(consequence)
@@ -218,7 +229,14 @@ fn judge_one((owner, lease, standing): &(Owner, Lease, Standing)) -> Option<Find
 fn seconds_ahead(lease: &Lease) -> Option<i64> {
     let renewed = lease.spec.as_ref()?.renew_time.as_ref()?;
     let renewed = Timestamp::from_seconds(renewed.0.as_second());
-    let noted = lease.metadata.managed_fields.as_ref()?.iter().filter_map(|entry| entry.time.as_ref()).map(from_api).max()?;
+    let noted = lease
+        .metadata
+        .managed_fields
+        .as_ref()?
+        .iter()
+        .filter_map(|entry| entry.time.as_ref())
+        .map(from_api)
+        .max()?;
     Some(renewed.as_seconds() - noted.as_seconds())
 }
 

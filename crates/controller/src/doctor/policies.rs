@@ -28,7 +28,8 @@ pub(super) async fn examine(client: &Client, server: &Server) -> Finding {
     }
     let mut found = BTreeSet::new();
     for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind));
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
         match api.list_metadata(&ListParams::default()).await {
             Ok(list) => found.extend(list.items.iter().map(|object| (kind, object.name_any()))),

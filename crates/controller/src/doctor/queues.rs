@@ -45,7 +45,9 @@ fn inactive_queue(
     let level = if is_meant { Finding::warning } else { Finding::problem };
     let fix = match reason {
         ClusterQueueReason::Ready => return None,
-        ClusterQueueReason::Stopped => fix::merge("clusterqueue", name, None, &json!({"spec": {"stopPolicy": "None"}})),
+        ClusterQueueReason::Stopped => {
+            fix::merge("clusterqueue", name, None, &json!({"spec": {"stopPolicy": "None"}}))
+        }
         ClusterQueueReason::Terminating => {
             fix::merge("clusterqueue", name, None, &json!({"spec": {"stopPolicy": "HoldAndDrain"}}))
         }
@@ -63,7 +65,8 @@ fn inactive_queue(
 
 fn missing_flavor(engine: &Engine, queue: &ClusterQueue) -> String {
     let exists = |name: &str| engine.durable().flavors().any(|flavor| flavor.name.as_str() == name);
-    let mut names = queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|quotas| quotas.flavor.as_str());
+    let mut names =
+        queue.resource_groups.iter().flat_map(|group| &group.flavors).map(|quotas| quotas.flavor.as_str());
     let name = names.find(|name| !exists(name)).unwrap_or_default();
     fix::create(&object("ResourceFlavor", json!({"name": name}), json!({})))
 }
@@ -75,7 +78,9 @@ fn missing_check(engine: &Engine, queue: &ClusterQueue) -> String {
 }
 
 fn idle_check(engine: &Engine, queue: &ClusterQueue) -> String {
-    let is_idle = |name: &str| engine.durable().admission_checks().any(|check| check.name.as_str() == name && !check.active);
+    let is_idle = |name: &str| {
+        engine.durable().admission_checks().any(|check| check.name.as_str() == name && !check.active)
+    };
     let mut names = queue.admission_checks.iter().map(|check| check.name.as_str());
     answered_by_hand(names.find(|name| is_idle(name)).unwrap_or_default())
 }
@@ -87,7 +92,11 @@ fn answered_by_hand(name: &str) -> String {
 
 /// The creation of a check that people answer.
 fn manual_check(name: &str) -> String {
-    fix::create(&object("AdmissionCheck", json!({"name": name}), json!({"controllerName": MANUAL_CHECK_CONTROLLER})))
+    fix::create(&object(
+        "AdmissionCheck",
+        json!({"name": name}),
+        json!({"controllerName": MANUAL_CHECK_CONTROLLER}),
+    ))
 }
 
 /// An object of ours.
@@ -108,24 +117,33 @@ fn inactive_local(
         LocalQueueReason::Ready | LocalQueueReason::ClusterQueueIsInactive => None,
         LocalQueueReason::Stopped => {
             let change = json!({"spec": {"stopPolicy": "None"}});
-            let fix = fix::merge("localqueue", &queue.name.name, Some(queue.name.namespace.as_str()), &change);
-            let finding = Finding::warning(Area::Queues, place, format!("passes nothing on: {reason}: {message}"), fix);
+            let fix =
+                fix::merge("localqueue", &queue.name.name, Some(queue.name.namespace.as_str()), &change);
+            let finding =
+                Finding::warning(Area::Queues, place, format!("passes nothing on: {reason}: {message}"), fix);
             Some(finding.because("Its stop policy is Hold or HoldAndDrain; Jobs that name it wait."))
         }
         LocalQueueReason::ClusterQueueDoesNotExist => {
             let resource = |name: &str, quota: &str| json!({"name": name, "nominalQuota": quota});
-            let flavor = json!({"name": some_flavor, "resources": [resource("cpu", "1"), resource("memory", "1Gi")]});
+            let flavor =
+                json!({"name": some_flavor, "resources": [resource("cpu", "1"), resource("memory", "1Gi")]});
             let group = json!({"coveredResources": ["cpu", "memory"], "flavors": [flavor]});
             let spec = json!({"namespaceSelector": {}, "resourceGroups": [group]});
-            let fix = fix::create(&object("ClusterQueue", json!({"name": queue.cluster_queue.as_str()}), spec));
+            let fix =
+                fix::create(&object("ClusterQueue", json!({"name": queue.cluster_queue.as_str()}), spec));
             let finding = Finding::problem(Area::Queues, place, format!("leads nowhere: {message}"), fix);
-            Some(finding.because("Jobs that name it never start. The line makes a small queue; write your own quota into it."))
+            Some(finding.because(
+                "Jobs that name it never start. The line makes a small queue; write your own quota into it.",
+            ))
         }
     }
 }
 
 /// Queues in which a Workload that is never ready keeps everybody behind it out.
-pub(super) fn dangerous_order(queues: &[&ClusterQueue], readiness: Option<&WaitForPodsReady>) -> Vec<Finding> {
+pub(super) fn dangerous_order(
+    queues: &[&ClusterQueue],
+    readiness: Option<&WaitForPodsReady>,
+) -> Vec<Finding> {
     if readiness.is_none_or(|settings| settings.timestamp != RequeuingTimestamp::Creation) {
         return Vec::new();
     }
@@ -175,7 +193,10 @@ pub(super) fn too_small(queue: &ClusterQueue, waiting: &[TooLarge], count: usize
     let place = format!("ClusterQueue {}", queue.name);
     let what = format!("is too small for {}: {}", counted_waiting(count), largest.called);
     let fix = fix::change_fields("clusterqueue", queue.name.as_str(), &Value::Array(operations));
-    let why = format!("The largest needs more than the queue could ever give, borrowed quota included: {}. It never starts.", largest.explanation.message);
+    let why = format!(
+        "The largest needs more than the queue could ever give, borrowed quota included: {}. It never starts.",
+        largest.explanation.message
+    );
     Some(Finding::problem(Area::Queues, place, what, fix).because(why))
 }
 
@@ -213,22 +234,29 @@ pub(super) fn checks(objects: &[kueue::AdmissionCheck], queues: &[&ClusterQueue]
         if check.active {
             continue;
         }
-        let users = queues.iter().filter(|queue| queue.admission_checks.iter().any(|wanted| wanted.name == check.name));
+        let users = queues
+            .iter()
+            .filter(|queue| queue.admission_checks.iter().any(|wanted| wanted.name == check.name));
         let users: Vec<String> = users.map(|queue| queue.name.to_string()).collect();
         let controller = &object.spec.controller_name;
         let name = check.name.as_str();
         let fix = answered_by_hand(name);
         let what = format!("is not active: its controller {controller} does not say that it answers");
         let place = format!("AdmissionCheck {name}");
-        let mend = format!("Start {controller}; or let people answer it with `gangway check`, as the line does.");
+        let mend =
+            format!("Start {controller}; or let people answer it with `gangway check`, as the line does.");
         findings.push(match users.is_empty() {
-            true => Finding::warning(Area::Checks, place, what, fix).because(format!("No queue demands it. {mend}")),
+            true => Finding::warning(Area::Checks, place, what, fix)
+                .because(format!("No queue demands it. {mend}")),
             false => Finding::problem(Area::Checks, place, what, fix)
                 .because(format!("ClusterQueues that demand it do not admit: {}. {mend}", first_of(&users))),
         });
     }
     if findings.is_empty() && !objects.is_empty() {
-        findings.push(Finding::ok(Area::Checks, format!("{}, each with somebody who answers", counted(objects.len(), "admission check"))));
+        findings.push(Finding::ok(
+            Area::Checks,
+            format!("{}, each with somebody who answers", counted(objects.len(), "admission check")),
+        ));
     }
     findings
 }
@@ -247,7 +275,8 @@ pub(super) fn unanswered(queues: &[kueue::ClusterQueue], namespace: &str) -> Opt
     if names.is_empty() {
         return None;
     }
-    let what = format!("no controller has looked at {}: {}", counted(names.len(), "ClusterQueue"), first_of(&names));
+    let what =
+        format!("no controller has looked at {}: {}", counted(names.len(), "ClusterQueue"), first_of(&names));
     let fix = format!("kubectl -n {} rollout status deployment gangway-controller", fix::word(namespace));
     let why = "They have no condition Active of their present definition. If no controller runs, nobody admits Jobs. The line \
                tells how the pods of an installed one fare.";
@@ -259,7 +288,11 @@ pub(super) fn all_well(durable: &Durable) -> String {
     let (queues, locals) = (durable.cluster_queues().count(), durable.local_queues().count());
     match queues {
         0 => "there are none yet".to_owned(),
-        _ => format!("{} and {}, all of them active", counted(queues, "ClusterQueue"), counted(locals, "LocalQueue")),
+        _ => format!(
+            "{} and {}, all of them active",
+            counted(queues, "ClusterQueue"),
+            counted(locals, "LocalQueue")
+        ),
     }
 }
 

@@ -129,12 +129,16 @@ fn local_queues_that_lead_nowhere_are_a_problem_and_stopped_ones_a_warning() {
         local("team", "stopped", "there", json!({"stopPolicy": "Hold"})),
     ]);
     let told = inactive(&engine);
-    let places: Vec<(Level, &str)> = told.iter().map(|finding| (finding.level, finding.place.as_str())).collect();
-    let expected =
-        [(Level::Problem, "LocalQueue team/lost"), (Level::Warning, "LocalQueue team/stopped")];
+    let places: Vec<(Level, &str)> =
+        told.iter().map(|finding| (finding.level, finding.place.as_str())).collect();
+    let expected = [(Level::Problem, "LocalQueue team/lost"), (Level::Warning, "LocalQueue team/stopped")];
     assert_eq!(places, expected);
     let fix = told[0].fix.as_deref().unwrap();
-    assert!(fix.contains(r#""kind":"ClusterQueue","metadata":{"name":"gone"}"#) && fix.contains(r#""name":"any""#), "{fix}");
+    assert!(
+        fix.contains(r#""kind":"ClusterQueue","metadata":{"name":"gone"}"#)
+            && fix.contains(r#""name":"any""#),
+        "{fix}"
+    );
 }
 
 #[test]

@@ -57,8 +57,20 @@ const NEEDED: &[Line] = &[
     (CONTROLLER, "", &["namespaces"], WATCH, "labels of namespaces decide who may use a queue"),
     (CONTROLLER, "", &["pods"], WATCH, "pods that are left tell when the quota of a deleted Job is free"),
     (CONTROLLER, "", &["events"], &["create"], "what happened is told in Events"),
-    (CONTROLLER, "batch", &["jobs"], &["get", "list", "watch", "patch"], "Jobs are what is queued, started and suspended"),
-    (CONTROLLER, "scheduling.k8s.io", &["priorityclasses"], WATCH, "the priority of a Job may come from its pods"),
+    (
+        CONTROLLER,
+        "batch",
+        &["jobs"],
+        &["get", "list", "watch", "patch"],
+        "Jobs are what is queued, started and suspended",
+    ),
+    (
+        CONTROLLER,
+        "scheduling.k8s.io",
+        &["priorityclasses"],
+        WATCH,
+        "the priority of a Job may come from its pods",
+    ),
     (
         CONTROLLER,
         GROUP,
@@ -74,9 +86,21 @@ const NEEDED: &[Line] = &[
         WATCH,
         "what is decided on",
     ),
-    (CONTROLLER, GROUP, &["workloads"], &["create", "patch", "delete"], "a Job has one Workload, which follows it"),
+    (
+        CONTROLLER,
+        GROUP,
+        &["workloads"],
+        &["create", "patch", "delete"],
+        "a Job has one Workload, which follows it",
+    ),
     (CONTROLLER, GROUP, &["workloads/status"], &["patch"], "decisions"),
-    (CONTROLLER, GROUP, &["clusterqueues/status", "localqueues/status"], &["patch"], "what queues say of themselves"),
+    (
+        CONTROLLER,
+        GROUP,
+        &["clusterqueues/status", "localqueues/status"],
+        &["patch"],
+        "what queues say of themselves",
+    ),
     (SCHEDULER, "", &["pods"], &["get", "list", "watch", "delete"], "pods are placed, and preempted"),
     (SCHEDULER, "", &["pods/binding"], &["create"], "to put a pod on a node"),
     (SCHEDULER, "", &["pods/status"], &["patch"], "why a pod waits"),
@@ -205,12 +229,17 @@ fn judge(account: &str, asked: usize, refused: &[&Right]) -> Vec<Finding> {
         .map(|((part, namespace, verbs), resources)| {
             let names: Vec<&str> = resources.iter().map(|(name, _)| name.as_str()).collect();
             let (verbs, names) = (verbs.join(","), names.join(","));
-            let scope = if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
+            let scope =
+                if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") };
             let what = format!("may not {} {}{scope}", verbs.replace(',', ", "), names.replace(',', ", "));
             let fix = grant(account, part, namespace, &verbs, &names);
             let mut why: Vec<&str> = resources.iter().map(|(_, right)| right.why).collect();
             why.dedup();
-            let needed = format!("{part} needs {}: {}.", counted(names.split(',').count(), "such right"), why.join("; "));
+            let needed = format!(
+                "{part} needs {}: {}.",
+                counted(names.split(',').count(), "such right"),
+                why.join("; ")
+            );
             Finding::problem(Area::Rights, account, what, fix).because(needed)
         })
         .collect()
@@ -250,8 +279,10 @@ mod tests {
         let all = rights(Some("here"), None);
         let is_refused = |right: &&Right| {
             right.part == CONTROLLER
-                && (matches!((right.group, right.resource, right.subresource), ("batch" | "scheduling.k8s.io", _, _))
-                    && matches!(right.verb, "list" | "watch")
+                && (matches!(
+                    (right.group, right.resource, right.subresource),
+                    ("batch" | "scheduling.k8s.io", _, _)
+                ) && matches!(right.verb, "list" | "watch")
                     || right.subresource == "status" && right.resource == "workloads"
                     || right.resource == "leases")
         };
@@ -267,7 +298,11 @@ mod tests {
         };
         let name = "gangway-controller-get-create-update";
         let expected = [
-            cluster("gangway-controller-list-watch", "list,watch", "jobs.batch,priorityclasses.scheduling.k8s.io"),
+            cluster(
+                "gangway-controller-list-watch",
+                "list,watch",
+                "jobs.batch,priorityclasses.scheduling.k8s.io",
+            ),
             cluster("gangway-controller-patch", "patch", "workloads.kueue.x-k8s.io/status"),
             format!(
                 "kubectl create role {name} -n here --verb=get,create,update --resource=leases.coordination.k8s.io && \
@@ -282,13 +317,19 @@ mod tests {
     #[test]
     fn nothing_missing_is_one_line() {
         let findings = judge("admin", 7, &[]);
-        assert_eq!(findings, [Finding::ok(Area::Rights, "admin has each of the 7 rights that controller and scheduler use")]);
+        assert_eq!(
+            findings,
+            [Finding::ok(Area::Rights, "admin has each of the 7 rights that controller and scheduler use")]
+        );
     }
 
     #[test]
     fn service_accounts_are_in_their_groups() {
         assert_eq!(groups("jane"), ["system:authenticated"]);
         let of_account = groups("system:serviceaccount:ours:gangway-controller");
-        assert_eq!(of_account, ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"]);
+        assert_eq!(
+            of_account,
+            ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"]
+        );
     }
 }

@@ -84,12 +84,15 @@ fn judge(engine: &Engine, job_of: &JobOf<'_>, now: Timestamp, report_seconds: u3
         let local = engine.durable().local_queues().find(|local| local.name == queue);
         match (standing.reason, local) {
             (PendingReason::Deactivated, _) => inactive.push((workload, standing.message)),
-            (PendingReason::Misconfigured, None) => without_queue.entry(queue).or_default().add(workload, standing),
+            (PendingReason::Misconfigured, None) => {
+                without_queue.entry(queue).or_default().add(workload, standing)
+            }
             (PendingReason::ExceedsMaxQuota, Some(local)) => {
                 too_large.entry(local.cluster_queue.clone()).or_default().push(workload);
             }
             // What is wrong with a LocalQueue is told of the LocalQueue.
-            (PendingReason::Misconfigured, Some(local)) if engine.durable().cluster_queue(&local.cluster_queue).is_none() => {}
+            (PendingReason::Misconfigured, Some(local))
+                if engine.durable().cluster_queue(&local.cluster_queue).is_none() => {}
             (reason @ (PendingReason::Misconfigured | PendingReason::NoMatchingFlavor), _) => {
                 never.entry((queue, reason)).or_default().add(workload, standing);
             }
@@ -98,12 +101,17 @@ fn judge(engine: &Engine, job_of: &JobOf<'_>, now: Timestamp, report_seconds: u3
     }
     let mut findings = Vec::new();
     findings.extend(without_queue.iter().map(|(queue, waiting)| no_queue(engine, queue, waiting, job_of)));
-    findings.extend(too_large.iter().filter_map(|(queue, waiting)| larger_than_its_queue(engine, queue, waiting, job_of)));
-    findings.extend(never.iter().map(|((queue, reason), waiting)| never_starts(engine, queue, *reason, waiting, job_of)));
+    findings.extend(
+        too_large.iter().filter_map(|(queue, waiting)| larger_than_its_queue(engine, queue, waiting, job_of)),
+    );
+    findings.extend(
+        never.iter().map(|((queue, reason), waiting)| never_starts(engine, queue, *reason, waiting, job_of)),
+    );
     findings.extend(deactivated(&mut inactive, job_of));
     findings.extend(late(&mut overdue, now, job_of));
     if findings.is_empty() {
-        let counts = format!("{} waiting, {} with quota, nobody waits in vain", counted(waiting, "Workload"), holding);
+        let counts =
+            format!("{} waiting, {} with quota, nobody waits in vain", counted(waiting, "Workload"), holding);
         findings.push(Finding::ok(Area::Workloads, counts));
     }
     findings
@@ -114,8 +122,10 @@ fn no_queue(engine: &Engine, queue: &ObjectName, waiting: &Together<'_>, job_of:
     let metadata = json!({"name": &*queue.name, "namespace": queue.namespace.as_str()});
     let fix = fix::create(&object("LocalQueue", metadata, json!({"clusterQueue": behind})));
     let what = format!("does not exist, and {} in it", wait(waiting.workloads.len()));
-    Finding::problem(Area::Workloads, format!("LocalQueue {queue}"), what, fix)
-        .because(format!("Waiting: {}. The line makes the queue; name the ClusterQueue that is meant.", waiting.names(job_of)))
+    Finding::problem(Area::Workloads, format!("LocalQueue {queue}"), what, fix).because(format!(
+        "Waiting: {}. The line makes the queue; name the ClusterQueue that is meant.",
+        waiting.names(job_of)
+    ))
 }
 
 fn wait(count: usize) -> String {
@@ -151,15 +161,19 @@ fn never_starts(
     let what = format!("{} in vain: {reason}: {}", wait(waiting.workloads.len()), waiting.message);
     let local = engine.durable().local_queues().find(|local| local.name == *queue);
     let behind = local.and_then(|local| engine.durable().cluster_queue(&local.cluster_queue));
-    let unselected = behind.filter(|_| reason == PendingReason::Misconfigured).and_then(|behind| select(behind, queue));
+    let unselected =
+        behind.filter(|_| reason == PendingReason::Misconfigured).and_then(|behind| select(behind, queue));
     let namespace = fix::word(queue.namespace.as_str());
     let first = waiting.workloads.iter().min_by_key(|workload| &workload.name);
     let fix = unselected.unwrap_or_else(|| match first.and_then(|workload| job_of(workload)) {
         Some(job) => format!("gangway explain job/{} -n {namespace}", fix::word(&job)),
         None => format!("gangway get workloads -n {namespace}"),
     });
-    Finding::problem(Area::Workloads, format!("LocalQueue {queue}"), what, fix)
-        .because(format!("Waiting: {}. It ends when: {}", waiting.names(job_of), super::queues::lower_first(reason.doc().ends_when)))
+    Finding::problem(Area::Workloads, format!("LocalQueue {queue}"), what, fix).because(format!(
+        "Waiting: {}. It ends when: {}",
+        waiting.names(job_of),
+        super::queues::lower_first(reason.doc().ends_when)
+    ))
 }
 
 /// A line with which a ClusterQueue selects the namespace of a LocalQueue.
@@ -217,3 +231,7 @@ fn late(overdue: &mut [(&Workload, Timestamp)], now: Timestamp, job_of: &JobOf<'
          them runs any more.",
     ))
 }
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;
