@@ -74,7 +74,7 @@ pub async fn examine(
     let mut findings = vec![server.version(), server::clock(client, clock.as_ref()).await];
     findings.extend(definitions::examine(client).await);
     let lease_namespace = lease.as_ref().map(|(namespace, _)| namespace.as_str());
-    let needed = rights(lease_namespace, Some("kube-system"));
+    let needed = rights(server.minor, lease_namespace, Some("kube-system"));
     findings.extend(rights::examine(client, options.account.as_deref(), &needed).await);
     findings.push(policies::examine(client, &server).await);
     findings.extend(configuration(options));

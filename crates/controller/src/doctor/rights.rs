@@ -101,6 +101,7 @@ const NEEDED: &[Line] = &[
         &["patch"],
         "what queues say of themselves",
     ),
+    (CONTROLLER, "apps", &["deployments", "statefulsets"], WATCH, "to warn those that name a queue"),
     (SCHEDULER, "", &["pods"], &["get", "list", "watch", "delete"], "pods are placed, and preempted"),
     (SCHEDULER, "", &["pods/binding"], &["create"], "to put a pod on a node"),
     (SCHEDULER, "", &["pods/status"], &["patch"], "why a pod waits"),
@@ -109,9 +110,19 @@ const NEEDED: &[Line] = &[
     (SCHEDULER, "events.k8s.io", &["events"], &["create"], "what happened to pods is told in Events"),
 ];
 
-/// Every right that the controller and the scheduler use. A Lease is needed by a part that is chosen by one, in the
-/// namespace that is named here.
-pub fn rights(controller_lease: Option<&str>, scheduler_lease: Option<&str>) -> Vec<Right> {
+/// What is needed where the template of a Job that has run can only be restored once its start time is taken away.
+const NEEDED_BY_OLDER: Line =
+    (CONTROLLER, "batch", &["jobs/status"], &["patch"], "the template of a Job that has run is restored");
+/// The first Kubernetes that needs no such thing.
+const FIRST_MINOR_WITHOUT: u32 = 36;
+
+/// Every right that the controller and the scheduler use on this minor version of Kubernetes. A Lease is needed by a part that
+/// is chosen by one, in the namespace that is named here.
+pub fn rights(
+    minor: Option<u32>,
+    controller_lease: Option<&str>,
+    scheduler_lease: Option<&str>,
+) -> Vec<Right> {
     let mut rights = Vec::new();
     let mut add = |(part, group, resources, verbs, why): Line, namespace: &str| {
         for resource in resources {
@@ -129,6 +140,9 @@ pub fn rights(controller_lease: Option<&str>, scheduler_lease: Option<&str>) -> 
     };
     for line in NEEDED {
         add(*line, "");
+    }
+    if minor.is_some_and(|minor| minor < FIRST_MINOR_WITHOUT) {
+        add(NEEDED_BY_OLDER, "");
     }
     for (part, namespace) in [(CONTROLLER, controller_lease), (SCHEDULER, scheduler_lease)] {
         let Some(namespace) = namespace else { continue };
@@ -265,18 +279,22 @@ mod tests {
 
     #[test]
     fn rights_are_whole() {
-        let rights = rights(Some("here"), None);
+        let rights = rights(Some(37), Some("here"), None);
         let scheduler_lease = |right: &&Right| right.part == SCHEDULER && right.resource == "leases";
         assert!(rights.iter().all(|right| !right.why.is_empty() && !right.resource.contains('/')));
         assert_eq!(rights.iter().filter(scheduler_lease).count(), 0);
         let leases: Vec<&str> =
             rights.iter().filter(|right| right.namespace == "here").map(|right| right.verb).collect();
         assert_eq!(leases, ["get", "create", "update"]);
+        let older = super::rights(Some(35), None, None);
+        let of_status = |right: &&Right| (right.resource, right.subresource) == ("jobs", "status");
+        assert_eq!(older.iter().filter(of_status).count(), 1);
+        assert_eq!(rights.iter().filter(of_status).count(), 0);
     }
 
     #[test]
     fn what_is_missing_is_given_with_one_command_per_set_of_verbs() {
-        let all = rights(Some("here"), None);
+        let all = rights(Some(37), Some("here"), None);
         let is_refused = |right: &&Right| {
             right.part == CONTROLLER
                 && (matches!(

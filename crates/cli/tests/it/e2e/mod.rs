@@ -7,6 +7,7 @@
 mod audit;
 mod clock;
 mod cluster;
+mod doctor;
 mod embedded;
 mod kinds;
 mod objects;
