@@ -84,7 +84,7 @@ fn every_queue_that_does_not_admit_says_why_and_what_mends_it() {
         of("d-cycle", json!({"cohortName": "one"})),
         of("e-check", demands("gone")),
         of("f-idle", demands("idle")),
-        of("g-unknown", json!({"stopPolicy": "Sometimes"})),
+        of("g-unknown", json!({"queueingStrategy": "Sometimes"})),
     ]);
     let told: Vec<(Level, String, String)> = inactive(&engine)
         .into_iter()
