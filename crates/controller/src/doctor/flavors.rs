@@ -302,7 +302,7 @@ mod tests {
     fn a_queue_without_any_node_is_a_problem_and_a_flavor_a_warning() {
         let (spot, any) = (flavor("spot", &["tier=spot"], &[], &[]), flavor("any", &[], &[], &[]));
         let nodes = [node("a", &[], &[])];
-        let alone = told(&[spot.clone()], &[("spot", 1)], &nodes);
+        let alone = told(std::slice::from_ref(&spot), &[("spot", 1)], &nodes);
         let fix = "kubectl label node a --overwrite tier=spot";
         assert_eq!(
             alone,

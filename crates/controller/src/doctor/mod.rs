@@ -108,7 +108,10 @@ async fn of_queues(client: &Client, clock: Arc<dyn Clock>, config: &Configuratio
     let snapshot = match Snapshot::read(client.clone(), clock, config).await {
         Ok(snapshot) => snapshot,
         Err(workloads::Error::List { source, .. }) if is_not_served(&source) => {
-            return vec![Finding::skipped(Area::Queues, "queues and Workloads, whose kinds are not there")];
+            return vec![Finding::skipped(
+                Area::Queues,
+                "there can be no queues and Workloads without their definitions",
+            )];
         }
         Err(workloads::Error::List { what, source }) => return vec![unreadable(Area::Queues, what, &source)],
         Err(error) => {

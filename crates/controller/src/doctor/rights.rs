@@ -12,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::finding::{Area, Finding, counted};
+use super::finding::{Area, Finding};
 use super::fix::word;
 use super::{is_not_served, unreadable};
 
@@ -157,6 +157,7 @@ const AT_ONCE: usize = 8;
 
 /// Asks for every right whether an account has it; without a name, whether whoever asks has it.
 pub(super) async fn examine(client: &Client, account: Option<&str>, rights: &[Right]) -> Vec<Finding> {
+    let rights = &of_account(rights, account);
     let asked = stream::iter(rights.iter().map(|right| is_allowed(client, account, right)));
     let answers: Result<Vec<bool>, kube::Error> = asked.buffered(AT_ONCE).try_collect().await;
     let answers = match answers {
@@ -173,6 +174,14 @@ pub(super) async fn examine(client: &Client, account: Option<&str>, rights: &[Ri
         None => own_name(client).await,
     };
     judge(&name, rights.len(), &refused)
+}
+
+/// The rights that an account needs: a service account that is called like a part needs only that part's.
+fn of_account(rights: &[Right], account: Option<&str>) -> Vec<Right> {
+    let name = account.and_then(|account| account.strip_prefix("system:serviceaccount:")?.split_once(':'));
+    let is_part = |part: &str| name.is_some_and(|(_, name)| name == part);
+    let of_one_part = rights.iter().any(|right| is_part(right.part));
+    rights.iter().filter(|right| !of_one_part || is_part(right.part)).cloned().collect()
 }
 
 async fn is_allowed(client: &Client, account: Option<&str>, right: &Right) -> Result<bool, kube::Error> {
@@ -223,7 +232,7 @@ async fn own_name(client: &Client) -> String {
 
 fn judge(account: &str, asked: usize, refused: &[&Right]) -> Vec<Finding> {
     if refused.is_empty() {
-        let what = format!("{account} has each of the {asked} rights that controller and scheduler use");
+        let what = format!("{account} has each of the {asked} rights that are needed");
         return vec![Finding::ok(Area::Rights, what)];
     }
     // Resources with the same verbs missing are given with one command.
@@ -248,13 +257,10 @@ fn judge(account: &str, asked: usize, refused: &[&Right]) -> Vec<Finding> {
             let what = format!("may not {} {}{scope}", verbs.replace(',', ", "), names.replace(',', ", "));
             let fix = grant(account, part, namespace, &verbs, &names);
             let mut why: Vec<&str> = resources.iter().map(|(_, right)| right.why).collect();
+            why.sort_unstable();
             why.dedup();
-            let needed = format!(
-                "{part} needs {}: {}.",
-                counted(names.split(',').count(), "such right"),
-                why.join("; ")
-            );
-            Finding::problem(Area::Rights, account, what, fix).because(needed)
+            let needed = format!("{part} needs that: {}.", why.join("; "));
+            Finding::problem(Area::Rights, format!("account {account}"), what, fix).because(needed)
         })
         .collect()
 }
@@ -329,16 +335,29 @@ mod tests {
         ];
         assert_eq!(fixes, expected);
         assert_eq!(findings[1].what, "may not patch workloads.kueue.x-k8s.io/status");
-        assert_eq!(findings[1].why, "gangway-controller needs 1 such right: decisions.");
+        assert_eq!(findings[1].why, "gangway-controller needs that: decisions.");
     }
 
     #[test]
     fn nothing_missing_is_one_line() {
         let findings = judge("admin", 7, &[]);
-        assert_eq!(
-            findings,
-            [Finding::ok(Area::Rights, "admin has each of the 7 rights that controller and scheduler use")]
-        );
+        assert_eq!(findings, [Finding::ok(Area::Rights, "admin has each of the 7 rights that are needed")]);
+    }
+
+    #[test]
+    fn the_account_of_a_part_needs_what_the_part_needs() {
+        let all = rights(Some(37), None, None);
+        let parts = |account: Option<&str>| {
+            let needed = of_account(&all, account);
+            let mut parts: Vec<&str> = needed.iter().map(|right| right.part).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            parts
+        };
+        assert_eq!(parts(None), [CONTROLLER, SCHEDULER]);
+        assert_eq!(parts(Some("system:serviceaccount:ours:any")), [CONTROLLER, SCHEDULER]);
+        assert_eq!(parts(Some("system:serviceaccount:ours:gangway-controller")), [CONTROLLER]);
+        assert_eq!(parts(Some("system:serviceaccount:ours:gangway-scheduler")), [SCHEDULER]);
     }
 
     #[test]
