@@ -84,6 +84,31 @@ impl Durable {
         self.cluster_queues.get(name)
     }
 
+    /// Every ClusterQueue, by name.
+    pub fn cluster_queues(&self) -> impl Iterator<Item = &ClusterQueue> {
+        self.cluster_queues.values()
+    }
+
+    /// Every LocalQueue, by name.
+    pub fn local_queues(&self) -> impl Iterator<Item = &LocalQueue> {
+        self.local_queues.values()
+    }
+
+    /// Every AdmissionCheck, by name.
+    pub fn admission_checks(&self) -> impl Iterator<Item = &AdmissionCheck> {
+        self.admission_checks.values()
+    }
+
+    /// Every flavor, by name.
+    pub fn flavors(&self) -> impl Iterator<Item = &Flavor> {
+        self.flavors.values()
+    }
+
+    /// Every Workload, in no order.
+    pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.iter().map(|(_, workload)| workload)
+    }
+
     pub(crate) fn put_cluster_queue(&mut self, queue: ClusterQueue) {
         self.queues_that_fall_back += usize::from(queue.fallback.is_some());
         let known = self.cluster_queues.insert(queue.name.clone(), queue);
@@ -203,7 +228,7 @@ impl Durable {
     }
 
     /// Whether a ClusterQueue admits, and what its condition says.
-    pub(crate) fn cluster_queue_activity(&self, queue: &ClusterQueue) -> (ClusterQueueReason, String) {
+    pub fn cluster_queue_activity(&self, queue: &ClusterQueue) -> (ClusterQueueReason, String) {
         use ClusterQueueReason::{CohortCycle, FlavorNotFound, Ready, Stopped, Terminating, Unknown};
         let name = &queue.name;
         if queue.deleting {
@@ -288,7 +313,7 @@ impl Durable {
     }
 
     /// Whether a LocalQueue passes Workloads on, and what its condition says.
-    pub(crate) fn local_queue_activity(&self, queue: &LocalQueue) -> (LocalQueueReason, String) {
+    pub fn local_queue_activity(&self, queue: &LocalQueue) -> (LocalQueueReason, String) {
         let target = &queue.cluster_queue;
         if queue.stop_policy != StopPolicy::None {
             return (LocalQueueReason::Stopped, "The LocalQueue is stopped".into());

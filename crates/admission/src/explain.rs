@@ -5,6 +5,7 @@ use gangway_model::reasons::{PendingReason, PreemptionReason, ReadinessReason};
 use gangway_model::workload::{Eviction, Pending, State, Workload};
 use gangway_model::{ClusterQueueName, ObjectName, Timestamp, Uid};
 
+use crate::durable::Standing;
 use crate::engine::Engine;
 use crate::event::ReadyPods;
 use crate::fallback::{Rung, ladder};
@@ -189,6 +190,11 @@ impl Engine {
             },
         }
         Some(explanation)
+    }
+
+    /// Why a Workload has no quota, in short; none if it has some, is about to have some, or is not known.
+    pub fn wait_of(&self, uid: &Uid) -> Option<Standing> {
+        self.waiting_now(self.durable.workloads.id(uid)?)
     }
 
     fn ladder_of(&self, workload: &Workload) -> Vec<Vec<Rung>> {

@@ -28,6 +28,12 @@ pub fn from_rfc3339(text: &str) -> Option<Timestamp> {
     text.parse().ok().map(from_jiff)
 }
 
+/// Reads the time in the header of an HTTP answer, `Tue, 14 Nov 2023 22:13:20 GMT`.
+pub fn from_http_date(text: &str) -> Option<Timestamp> {
+    let zoned = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(from_jiff(zoned.timestamp()))
+}
+
 /// The whole seconds of a length of time as the reference writes it, `1m30s`; a part of a second counts as a whole one.
 pub fn seconds_of(text: &str) -> Result<i64, String> {
     let parsed: Option<jiff::SignedDuration> = text.parse().ok().filter(|_| !text.trim().is_empty());
@@ -63,6 +69,13 @@ mod tests {
         assert_eq!(from_rfc3339("2023-11-14T22:13:20Z"), Some(time.whole_second()));
         assert_eq!(from_rfc3339("2023-11-14T23:13:20.25+01:00"), Some(time));
         assert_eq!(from_rfc3339("yesterday"), None);
+    }
+
+    #[test]
+    fn the_date_of_an_answer_is_read() {
+        let at = Timestamp::from_seconds(1_700_000_000);
+        assert_eq!(from_http_date("Tue, 14 Nov 2023 22:13:20 GMT"), Some(at));
+        assert_eq!(from_http_date("2023-11-14T22:13:20Z"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ Exit codes:
   3    something can never start; the explanation of each is printed
   4    not supported yet
   5    a promise of Gangway was broken (a bug, please report it)
+  6    `doctor` found a problem
   130  interrupted";
 
 /// The exit code of a command.
@@ -29,6 +30,8 @@ pub enum Exit {
     Unsupported,
     /// A promise of Gangway was broken.
     Broken,
+    /// Something that was looked at does not work.
+    ProblemsFound,
     /// Somebody pressed Ctrl-C.
     Interrupted,
 }
@@ -43,6 +46,7 @@ impl Exit {
             Self::NeverStarts => 3,
             Self::Unsupported => 4,
             Self::Broken => 5,
+            Self::ProblemsFound => 6,
             Self::Interrupted => 130,
         }
     }

@@ -3,6 +3,7 @@
 //! The shell of both cores. It only knows [`kube::Client`], so the same code runs on a cluster and on
 //! the embedded API.
 
+pub mod doctor;
 pub mod election;
 pub mod endpoints;
 mod index;

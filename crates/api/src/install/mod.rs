@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::config::{self, ConfigError, Configuration};
 use crate::{CustomResourceDefinition, crds, policies};
 pub use parts::{CONTROLLER, SCHEDULER};
-pub use rights::{RIGHTS, Right, Which, page as rights_page};
+pub use rights::{RIGHTS, Right, UNSUPPORTED, Which, page as rights_page};
 
 /// The namespace into which Gangway is installed where nothing else is said. It is not that of Kueue, so that neither
 /// system's objects are in the way of the other's.

@@ -57,7 +57,10 @@ const fn right(
 const WATCH: &[&str] = &["list", "watch"];
 const LEASES: &str = "coordination.k8s.io";
 const POLICIES: &str = "admissionregistration.k8s.io";
-const UNSUPPORTED: &str = "to warn objects with a queue name whose kind is not supported";
+/// What for: rights on kinds of other systems, which a cluster may not have.
+pub const UNSUPPORTED: &str = "to warn objects with a queue name whose kind is not supported";
+
+const SPREAD: &str = "which pods belong together and are spread by default";
 
 /// Every right.
 pub const RIGHTS: &[Right] = &[
@@ -236,6 +239,8 @@ pub const RIGHTS: &[Right] = &[
         "why a pod waits, which node is kept for it, and who was preempted",
     ),
     right(SCHEDULER, "", &["nodes"], WATCH, Which::All, "where pods may be placed"),
+    right(SCHEDULER, "", &["services", "replicationcontrollers"], WATCH, Which::All, SPREAD),
+    right(SCHEDULER, "apps", &["replicasets", "statefulsets"], WATCH, Which::All, SPREAD),
     right(SCHEDULER, "policy", &["poddisruptionbudgets"], WATCH, Which::All, "who should not be preempted"),
     right(
         SCHEDULER,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use gangway_api::config::{Configuration, Serving};
+use gangway_controller::doctor::OLDEST_MINOR;
 use gangway_controller::election::{Candidate, Term};
 use gangway_controller::endpoints::{self, Site};
 use gangway_controller::pace::Pace;
@@ -54,9 +55,6 @@ pub struct ControllerArgs {
     #[command(flatten)]
     connection: Connection,
 }
-
-/// The oldest Kubernetes for whose API this is made.
-pub(super) const OLDEST_MINOR: u32 = 33;
 
 /// Refuses clusters whose Jobs may not say all that is needed, such as which pods are terminating. One that does not answer is waited for.
 async fn check_version(client: &kube::Client) -> Result<(), Failure> {

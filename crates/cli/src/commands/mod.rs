@@ -5,6 +5,7 @@ mod check;
 mod config;
 mod controller;
 mod crds;
+mod doctor;
 mod explain;
 mod get;
 mod install;
@@ -64,6 +65,8 @@ enum Command {
     /// Checks or shows a configuration file.
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Looks for what keeps Jobs from starting on a cluster, and says what mends it.
+    Doctor(doctor::DoctorArgs),
     /// Lists queues, Workloads or Jobs.
     Get(get::GetArgs),
     /// Says why a Job waits, with numbers.
@@ -109,6 +112,7 @@ impl Cli {
             Command::Node(args) => Box::pin(node::run(args)).await,
             Command::Crds => crds::run(),
             Command::Config(command) => config::run(command),
+            Command::Doctor(args) => Box::pin(doctor::run(args)).await,
             Command::Get(args) => Box::pin(get::run(args)).await,
             Command::Explain(args) => Box::pin(explain::run(args)).await,
             Command::Trace(args) => Box::pin(trace::run(args)).await,

@@ -107,6 +107,11 @@ impl Snapshot {
         Ok(Self { engine, jobs, workloads, classes, decisions, manages_unnamed })
     }
 
+    /// The engine that a controller would have if it started now, after its first decisions.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What a controller that started now would know.
     pub fn durable(&self) -> &Durable {
         self.engine.durable()

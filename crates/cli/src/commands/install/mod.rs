@@ -21,11 +21,11 @@ use gangway_api::policies;
 
 use self::cluster::Cluster;
 use self::found::Found;
-use super::controller::OLDEST_MINOR;
 use super::{config, print};
 use crate::clock::SystemClock;
 use crate::connect::Connection;
 use crate::exit::{Exit, Failure, Outcome};
+use gangway_controller::doctor::OLDEST_MINOR;
 pub use removal::{UninstallArgs, uninstall};
 
 /// What to install.

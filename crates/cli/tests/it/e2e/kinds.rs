@@ -68,6 +68,7 @@ const ALL: &[Kind] = &[
     WORKLOAD_PRIORITY_CLASS,
     COHORT,
     ADMISSION_CHECK,
+    LEASE,
 ];
 
 impl Kind {

@@ -7,6 +7,7 @@
 pub mod audit;
 mod clock;
 pub mod cluster;
+mod doctor;
 mod embedded;
 mod kinds;
 mod objects;
