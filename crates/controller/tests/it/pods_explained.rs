@@ -41,7 +41,7 @@ async fn refused() -> World {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_try_is_told_from_the_condition_and_the_event() {
-    let world = refused().await;
+    let world = Box::pin(refused()).await;
     let ExplainedPod { next_try, attempts, turn, has_profile, .. } = explained(&world, None).await;
     assert_eq!((turn, has_profile), (Turn::Waits, true));
     assert_eq!(attempts.told, 1, "the Event tells of the same attempt as the condition");
@@ -57,7 +57,7 @@ async fn the_next_try_is_told_from_the_condition_and_the_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_configuration_says_which_plugins_judge() {
-    let world = refused().await;
+    let world = Box::pin(refused()).await;
     let careless = ProfileSettings { filter: Vec::new(), ..ProfileSettings::default() };
     let settings = SchedulerSettings { profiles: vec![careless], ..SchedulerSettings::default() };
     let found = explained(&world, Some(&settings)).await;
