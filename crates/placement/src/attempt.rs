@@ -6,6 +6,7 @@ use gangway_model::Timestamp;
 
 use crate::cluster::Stage;
 use crate::cycle::{Cycle, Rejection};
+use crate::evaluations::ExtensionPoint;
 use crate::framework::{Actions, Asked, Change, PluginId, PluginSet, Resource};
 use crate::ids::{NodeIndex, PodId, ShapeId};
 use crate::preemption::{Preemption, Question};
@@ -28,7 +29,11 @@ impl Scheduler {
         self.last_tried = Some(shape.profile);
         match self.find_node(id, shape_id, &shape) {
             Ok(node) => {
-                decisions.extend(self.assume(popped.attempt, node, now));
+                let bind = self.assume(popped.attempt, node, now);
+                if bind.is_some() {
+                    self.evaluations[shape.profile].count(PluginId::DefaultBinder, ExtensionPoint::Bind);
+                }
+                decisions.extend(bind);
             }
             Err(rejection) => self.reject(popped.attempt, (shape_id, &shape), rejection, now, decisions),
         }
@@ -53,6 +58,7 @@ impl Scheduler {
             start: &mut self.start,
             seed: self.seed,
             work: &mut self.work,
+            evaluations: &mut self.evaluations[shape.profile],
         };
         cycle.run(&uid.unwrap_or_else(|| "".into()))
     }
@@ -134,6 +140,7 @@ impl Scheduler {
             seed: self.seed,
         };
         let answer = question.answer(&mut self.work);
+        self.evaluations[shape.profile].count(PluginId::DefaultPreemption, ExtensionPoint::PostFilter);
         let said = Some(answer.to_string());
         let diagnosis = Arc::new(Diagnosis { preemption: said, ..Diagnosis::clone(&rejection.diagnosis) });
         let is_final = matches!(answer, Preemption::NoCandidate { .. }) || shape.never_preempts;

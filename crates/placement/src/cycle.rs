@@ -8,6 +8,7 @@ use gangway_model::Uid;
 use rustc_hash::FxHasher;
 
 use crate::cluster::{Cluster, Node};
+use crate::evaluations::{Evaluations, ExtensionPoint};
 use crate::explain::Diagnosis;
 use crate::framework::{Asked, Objection, PluginId, PluginSet, Prepared, Profile};
 use crate::ids::{NodeIndex, PodId};
@@ -58,6 +59,7 @@ pub(crate) struct Cycle<'a> {
     pub(crate) start: &'a mut usize,
     pub(crate) seed: u64,
     pub(crate) work: &'a mut Work,
+    pub(crate) evaluations: &'a mut Evaluations,
 }
 
 impl Cycle<'_> {
@@ -68,6 +70,15 @@ impl Cycle<'_> {
             self.work.attempts_repeated += 1;
             return Err(rejection);
         }
+        let judged_before = self.work.nodes_judged;
+        let found = self.search(uid);
+        if self.work.nodes_judged > judged_before {
+            self.evaluations.count_filters(self.profile);
+        }
+        found
+    }
+
+    fn search(&mut self, uid: &Uid) -> Result<NodeIndex, Rejection> {
         let prepared = self.prepare();
         if let Some(node) = self.nominated_node(&prepared) {
             return Ok(node);
@@ -101,7 +112,15 @@ impl Cycle<'_> {
         self.judge(self.order);
         let asked =
             Asked { shape: self.shape, cluster: self.cluster, nodes: self.order, marks: self.table.marks() };
-        self.profile.filters.iter().filter_map(|plugin| plugin.prepare(asked)).collect()
+        let mut all = Vec::new();
+        for plugin in &self.profile.filters {
+            if let Some(prepared) = plugin.prepare(asked) {
+                self.evaluations.count(plugin.id(), ExtensionPoint::PreFilter);
+                self.evaluations.count(plugin.id(), ExtensionPoint::Filter);
+                all.push(prepared);
+            }
+        }
+        all
     }
 
     fn judge(&mut self, nodes: &[NodeIndex]) {
@@ -183,7 +202,7 @@ impl Cycle<'_> {
     }
 
     /// The node with the highest score; among equals one that depends on the pod.
-    fn best(&self, feasible: &[NodeIndex], uid: &Uid) -> NodeIndex {
+    fn best(&mut self, feasible: &[NodeIndex], uid: &Uid) -> NodeIndex {
         let totals = self.totals(feasible);
         let highest = totals.iter().copied().max().unwrap_or(0);
         let ties =
@@ -196,7 +215,7 @@ impl Cycle<'_> {
     }
 
     /// The sum of all scores, for each node.
-    fn totals(&self, feasible: &[NodeIndex]) -> Vec<i64> {
+    fn totals(&mut self, feasible: &[NodeIndex]) -> Vec<i64> {
         let mut totals = vec![0_i64; feasible.len()];
         let asked =
             Asked { shape: self.shape, cluster: self.cluster, nodes: self.order, marks: self.table.marks() };
@@ -212,6 +231,7 @@ impl Cycle<'_> {
             } else {
                 continue;
             }
+            self.evaluations.count(scorer.plugin.id(), ExtensionPoint::Score);
             for (total, score) in totals.iter_mut().zip(&scores) {
                 *total += score * scorer.weight;
             }

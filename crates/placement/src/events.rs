@@ -42,6 +42,48 @@ impl Scheduler {
         self.synced && (self.queue.take_appeared() || !self.unreported.is_empty())
     }
 
+    /// The name under which it is counted how long news takes, before it is taken in: that of an event which plugins may register for,
+    /// without what exactly changed. None for other news.
+    pub fn label_of(&self, event: &Event) -> Option<&'static str> {
+        let (resource, action) = match event {
+            Event::NodeApplied(record) => (Resource::Node, Some(self.action_on(&record.name))),
+            Event::NodeDeleted(_) => (Resource::Node, Some(Actions::DELETE)),
+            Event::PodApplied(record) => self.kind_of(record),
+            Event::PodDeleted(uid) => {
+                let has_node = self.has_node(uid)?;
+                (pod_resource(has_node), Some(Actions::DELETE))
+            }
+            _ => return None,
+        };
+        Some(ClusterEvent { resource, action: action? }.label())
+    }
+
+    fn action_on(&self, node: &NodeName) -> Actions {
+        let known = self.cluster.find_node(node).and_then(|index| self.cluster.node(index));
+        if known.is_some_and(|node| node.is_present) { Actions::UPDATE } else { Actions::ADD }
+    }
+
+    fn kind_of(&self, record: &PodRecord) -> (Resource, Option<Actions>) {
+        let is_ours = self.profile_of(record).is_some();
+        match (self.has_node(&record.uid), record.node.is_some()) {
+            (Some(had_node), _) if record.finished => (pod_resource(had_node), Some(Actions::DELETE)),
+            (Some(had_node), has_node) => {
+                let is_new_there = has_node && !had_node;
+                let action = if is_new_there { Actions::ADD } else { Actions::UPDATE };
+                (pod_resource(had_node || has_node), Some(action))
+            }
+            // Pods that have ended and those that others place are nobody to the scheduler.
+            (None, has_node) if record.finished || !(has_node || is_ours) => (pod_resource(has_node), None),
+            (None, has_node) => (pod_resource(has_node), Some(Actions::ADD)),
+        }
+    }
+
+    /// Whether a pod is seen on a node; none if the pod is not known.
+    fn has_node(&self, uid: &Uid) -> Option<bool> {
+        let pod = self.cluster.pods.get(self.cluster.pods.find(uid)?)?;
+        Some(pod.stage == Stage::Bound)
+    }
+
     /// Wakes those whom it may help.
     pub(crate) fn happened(&mut self, resource: Resource, action: Actions, change: Change, now: Timestamp) {
         let event = ClusterEvent { resource, action };
@@ -276,6 +318,10 @@ impl Scheduler {
             self.unreported.insert(id);
         }
     }
+}
+
+fn pod_resource(has_node: bool) -> Resource {
+    if has_node { Resource::AssignedPod } else { Resource::UnscheduledPod }
 }
 
 /// What changed about a node, each by its name.

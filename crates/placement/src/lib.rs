@@ -16,7 +16,7 @@
 //! | whom does something that happened help? | `wake.rs` |
 //! | how does news change the state? | `events.rs` |
 //! | why does a pod wait? | `explain.rs` |
-//! | what is there, in numbers? | `census.rs` |
+//! | what is there, in numbers? | `census.rs`; how often were plugins asked? `evaluations.rs` |
 //! | is the state sound? | `check.rs` |
 
 #![warn(missing_docs)]
@@ -26,6 +26,7 @@ mod census;
 mod check;
 mod cluster;
 mod cycle;
+mod evaluations;
 mod events;
 mod explain;
 mod families;
@@ -47,10 +48,12 @@ use gangway_model::{NodeName, ObjectName, Timestamp, Uid};
 pub use census::Census;
 pub use check::Violation;
 pub use cycle::Work;
+pub use evaluations::{Evaluated, ExtensionPoint};
 pub use explain::{Diagnosis, Explanation, Shortage, State, WaitReason};
 pub use records::{Demands, DisruptionBudget, Family, FamilyKind, NodeRecord, Owner, PodLabels, PodRecord};
 
 use cluster::Cluster;
+use evaluations::Evaluations;
 use families::Families;
 use framework::{PluginSet, Profile};
 use ids::PodId;
@@ -179,6 +182,8 @@ pub struct Scheduler {
     /// Of which profile the pod was that was tried last.
     last_tried: Option<usize>,
     work: Work,
+    /// By profile.
+    evaluations: Vec<Evaluations>,
 }
 
 /// A write that was decided and whose outcome is not known.
@@ -196,8 +201,9 @@ impl Scheduler {
         let mut cluster = Cluster::default();
         let queue = Queue::new(queue::Settings::from(&settings));
         let profile = |settings| Profile::new(settings, &mut cluster.columns);
-        let profiles = settings.profiles.into_iter().map(profile).collect();
+        let profiles: Vec<Profile> = settings.profiles.into_iter().map(profile).collect();
         Self {
+            evaluations: vec![Evaluations::default(); profiles.len()],
             profiles,
             seed,
             synced: false,

@@ -41,6 +41,10 @@ pub enum Buckets {
     Few,
     /// One, doubled six times.
     Victims,
+    /// A tenth of a millisecond, doubled eleven times.
+    Moments,
+    /// A hundredth of a millisecond, nineteen times half as much again.
+    Plugins,
 }
 
 impl Buckets {
@@ -57,6 +61,8 @@ impl Buckets {
             Self::Sli => doubled(0.01, 20).collect(),
             Self::Few => doubled(1.0, 5).collect(),
             Self::Victims => doubled(1.0, 7).collect(),
+            Self::Moments => doubled(0.0001, 12).collect(),
+            Self::Plugins => (0..20).map(|power| 0.00001 * 1.5_f64.powi(power)).collect(),
         }
     }
 }
@@ -309,6 +315,24 @@ metrics! {
         "What the scheduler knows of";
     AfterFlush = "scheduler_pod_scheduled_after_flush_total", Counter, [], Reference, Scheduler,
         "Pods that found a node after only time had passed: a plugin missed an event";
+    QueuedEntities = "scheduler_queued_entities", Gauge, ["queue", "type"], Reference, Scheduler,
+        "What waits, by part of the queue; nothing but pods is queued";
+    IncomingEntities = "scheduler_queue_incoming_entities_total", Counter, ["queue", "event", "type"], Reference, Scheduler,
+        "What came into a part of the queue, by what moved it; nothing but pods is queued";
+    EventHandling = "scheduler_event_handling_duration_seconds", Histogram(Buckets::Moments), ["event"], Reference, Scheduler,
+        "Seconds in which news of a node or pod was taken in and those were woken whom it helps";
+    PluginEvaluations = "scheduler_plugin_evaluation_total", Counter, ["plugin", "extension_point", "profile"], Reference, Scheduler,
+        "Attempts in which a plugin was asked, however many nodes it was asked about";
+    ExtensionPoints = "scheduler_framework_extension_point_duration_seconds", Histogram(Buckets::Moments), ["extension_point", "status", "profile"], Reference, Scheduler,
+        "Seconds of a binding until it was answered; of Bind only, the other points are parts of one computation";
+    PluginDuration = "scheduler_plugin_execution_duration_seconds", Histogram(Buckets::Plugins), ["plugin", "extension_point", "status"], Reference, Scheduler,
+        "Seconds of a binding until it was answered; of DefaultBinder only, and of every binding";
+    AsyncCalls = "scheduler_async_api_call_execution_total", Counter, ["call_type", "result"], Reference, Scheduler,
+        "Bindings and conditions that were sent and answered, by whether they were written";
+    AsyncDuration = "scheduler_async_api_call_execution_duration_seconds", Histogram(Buckets::Attempts), ["call_type", "result"], Reference, Scheduler,
+        "Seconds of a binding or a condition until it was answered";
+    PendingCalls = "scheduler_pending_async_api_calls", Gauge, ["call_type"], Reference, Scheduler,
+        "Bindings that are not answered, and conditions that are not answered or not sent yet";
     SchedulerWrites = "gangway_scheduler_writes_total", Counter, ["fate"], Ours, Scheduler,
         "What became of requests to the API";
 }

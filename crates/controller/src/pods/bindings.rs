@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use tokio::time::Instant;
 
 use super::counts::BindCounts;
 use super::metrics::Effort;
@@ -100,6 +101,11 @@ impl Bindings {
         self.requests.is_empty()
     }
 
+    /// How many are not answered.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
     pub(super) fn send(&mut self, flight: Flight) {
         let (client, counts) = (self.client.clone(), Arc::clone(&self.counts));
         self.requests.push(persist(client, counts, flight).boxed());
@@ -167,7 +173,7 @@ impl Bindings {
 /// Sends a binding, and sends it again while the server is in trouble. One that had landed all the same is then met by a conflict,
 /// and found out.
 async fn persist(client: Client, counts: Arc<BindCounts>, flight: Flight) -> Answer {
-    let mut waits = RETRY_WAITS.into_iter();
+    let (began, mut waits) = (Instant::now(), RETRY_WAITS.into_iter());
     loop {
         counts.bindings_sent();
         let result = post(client.clone(), &flight).await;
@@ -176,7 +182,11 @@ async fn persist(client: Client, counts: Arc<BindCounts>, flight: Flight) -> Ans
                 counts.bindings_retried();
                 tokio::time::sleep(wait.max(*least)).await;
             }
-            _ => return Answer { flight, attempts: 0, error: None, result },
+            _ => {
+                let seconds = began.elapsed().as_secs_f64();
+                counts.metrics().bind_called(&flight.effort.profile, result.is_ok(), seconds);
+                return Answer { flight, attempts: 0, error: None, result };
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::counts::BindCounts;
+use super::metrics::Call;
 use crate::trouble::Trouble;
 
 /// A pod that waits less than this is not told why.
@@ -83,6 +84,7 @@ struct Note {
 
 struct Answer {
     note: Note,
+    sent_at: Instant,
     result: Result<(), kube::Error>,
 }
 
@@ -167,6 +169,11 @@ impl Diagnostics {
         }
     }
 
+    /// How many are not answered, or not sent yet.
+    pub(super) fn len(&self) -> usize {
+        self.notes.len() + self.requests.len()
+    }
+
     /// Carries the lane on by one step, and says who was told what; pending for ever while there is nothing to do.
     pub(super) async fn step(&mut self, are_bindings_under_way: bool) -> Option<Told> {
         let most = if are_bindings_under_way { MOST_BESIDE_BINDINGS } else { MOST_IN_FLIGHT };
@@ -198,7 +205,9 @@ impl Diagnostics {
         is_first.then_some(told)
     }
 
-    fn ended(&mut self, Answer { note, result }: Answer) {
+    fn ended(&mut self, Answer { note, sent_at, result }: Answer) {
+        let seconds = sent_at.elapsed().as_secs_f64();
+        self.counts.metrics().called(Call::Condition, result.is_ok(), seconds);
         let uid = note.pod.uid.clone();
         match result {
             Ok(()) => {
@@ -273,13 +282,14 @@ fn render(
 async fn send(client: Client, note: Note, patch: serde_json::Value) -> Answer {
     let pods: Api<Pod> = Api::namespaced(client, note.pod.name.namespace.as_str());
     let (parameters, patch) = (PatchParams::default(), Patch::Merge(patch));
+    let sent_at = Instant::now();
     let request = pods.patch_status(&note.pod.name.name, &parameters, &patch);
     let result = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(result) => result.map(drop),
         // Whether it landed will show in the pod; another attempt does no harm.
         Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
     };
-    Answer { note, result }
+    Answer { note, sent_at, result }
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use gangway_model::scheduling::{ProfileSettings, SchedulerSettings};
 use gangway_model::{Clock, NodeName, Uid};
 use gangway_placement::{
-    Decision, Event, Explanation, Family, FamilyKind, Options, PodRecord, PodRef, Scheduler,
+    Decision, Event, Explanation, Family, FamilyKind, Options, PodRecord, PodRef, Scheduler, queue,
 };
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{self, Node, Pod, PodCondition};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
+use super::next_try::{Attempts, NextTry, next_try};
 use super::records::{FamilyObject, budget_record, family_record, family_resource, node_record, pod_record};
 
 /// A pod as a scheduler would judge it now.
@@ -19,10 +20,16 @@ pub struct ExplainedPod {
     pub explanation: Explanation,
     /// The scheduler that it asks for.
     pub scheduler_name: String,
+    /// Whether the configuration has a profile of that name. Without one it is judged by the default plugins.
+    pub has_profile: bool,
     /// What would become of it if it were its turn now.
     pub turn: Turn,
     /// What its condition says of its last attempt, if anything.
     pub condition: Option<Condition>,
+    /// What objects tell of its attempts until now.
+    pub attempts: Attempts,
+    /// When it is tried next, by that.
+    pub next_try: NextTry,
 }
 
 /// What would become of a pod if it were its turn now.
@@ -52,7 +59,8 @@ pub struct Condition {
     pub message: String,
 }
 
-/// Lists the objects and judges one pod by itself: others that wait are not placed before it.
+/// Lists the objects and judges one pod by itself, by the profile that it asks for: others that wait are not placed before it.
+/// Without `settings` every scheduler has the default ones.
 ///
 /// # Errors
 ///
@@ -60,6 +68,7 @@ pub struct Condition {
 pub async fn explain_pod(
     client: Client,
     clock: &dyn Clock,
+    settings: Option<&SchedulerSettings>,
     namespace: &str,
     name: &str,
 ) -> kube::Result<Option<ExplainedPod>> {
@@ -74,8 +83,8 @@ pub async fn explain_pod(
     let record = pod_record(&asked);
     let families = families(&client, &record).await.into_iter().map(Event::FamilyApplied);
     let scheduler_name = record.scheduler_name.to_string();
-    let profiles = vec![ProfileSettings::named(&scheduler_name)];
-    let settings = SchedulerSettings { profiles, ..SchedulerSettings::default() };
+    let (settings, has_profile) = settings_for(settings, &scheduler_name);
+    let waits = queue::Settings::from(&settings);
     let mut scheduler = Scheduler::new(Options { settings, seed: 0 });
     let now = clock.now();
     let is_counted = |pod: &&Pod| pod.uid() == asked.uid() || has_room(pod);
@@ -87,7 +96,25 @@ pub async fn explain_pod(
     }
     let turn = turn(&mut scheduler, &record.uid, now);
     let explanation = scheduler.explain(&record.uid);
-    Ok(Some(ExplainedPod { explanation, scheduler_name, turn, condition: condition(&asked) }))
+    let attempts = Attempts::of(&asked, &told_of(&client, namespace, &record.uid).await);
+    let next_try = next_try(&explanation.state, &turn, &attempts, &waits, now);
+    let condition = refusal(&asked).map(Condition::from);
+    Ok(Some(ExplainedPod { explanation, scheduler_name, has_profile, turn, condition, attempts, next_try }))
+}
+
+/// The settings with no profile but the one of this name, and whether there is one.
+fn settings_for(settings: Option<&SchedulerSettings>, scheduler_name: &str) -> (SchedulerSettings, bool) {
+    let found = settings.and_then(|settings| settings.profile(scheduler_name)).cloned();
+    let has_profile = settings.is_none() || found.is_some();
+    let profiles = vec![found.unwrap_or_else(|| ProfileSettings::named(scheduler_name))];
+    (SchedulerSettings { profiles, ..settings.cloned().unwrap_or_default() }, has_profile)
+}
+
+/// The Events of a pod; none for whoever may not see them.
+async fn told_of(client: &Client, namespace: &str, uid: &Uid) -> Vec<v1::Event> {
+    let events = Api::<v1::Event>::namespaced(client.clone(), namespace);
+    let about = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+    events.list(&about).await.map(|events| events.items).unwrap_or_default()
 }
 
 /// What tells who belongs together with a pod, as far as it may be seen.
@@ -130,13 +157,45 @@ fn turn(scheduler: &mut Scheduler, uid: &Uid, now: gangway_model::Timestamp) -> 
     if was_asked { Turn::Waits } else { Turn::None }
 }
 
-fn condition(pod: &Pod) -> Option<Condition> {
+/// The condition that says that a pod has no node.
+pub(super) fn refusal(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let told = conditions
-        .iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
-    Some(Condition {
-        reason: told.reason.clone().unwrap_or_default(),
-        message: told.message.clone().unwrap_or_default(),
-    })
+    conditions.iter().find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+}
+
+impl From<&PodCondition> for Condition {
+    fn from(told: &PodCondition) -> Self {
+        Self {
+            reason: told.reason.clone().unwrap_or_default(),
+            message: told.message.clone().unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_judged_by_the_profile_that_it_asks_for() {
+        let packing = ProfileSettings { filter: Vec::new(), ..ProfileSettings::named("packing") };
+        let file = SchedulerSettings {
+            profiles: vec![ProfileSettings::named("other"), packing.clone()],
+            max_backoff: Duration::from_secs(60),
+            ..SchedulerSettings::default()
+        };
+        let default = ProfileSettings::named;
+        let table = [
+            (Some(&file), "packing", packing, 60, true),
+            (Some(&file), "absent", default("absent"), 60, false),
+            (None, "absent", default("absent"), 10, true),
+        ];
+        for (settings, name, profile, max_backoff, has_profile) in table {
+            let (found, has) = settings_for(settings, name);
+            assert_eq!(found.profiles, [profile], "{name}");
+            assert_eq!((found.max_backoff, has), (Duration::from_secs(max_backoff), has_profile), "{name}");
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use gangway_model::Timestamp;
-use gangway_placement::Scheduler;
+use gangway_placement::framework::PluginId;
+use gangway_placement::{ExtensionPoint, Scheduler};
 use tokio::time::Instant;
 
 use crate::metrics::{Metric, Registry};
@@ -38,6 +39,22 @@ impl AttemptEnd {
             Self::Scheduled => "scheduled",
             Self::Unschedulable => "unschedulable",
             Self::Error => "error",
+        }
+    }
+}
+
+/// A request that is sent off the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Binding,
+    Condition,
+}
+
+impl Call {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Binding => "pod_binding",
+            Self::Condition => "pod_status_patch",
         }
     }
 }
@@ -78,6 +95,32 @@ impl Metrics {
         self.registry.observe(Metric::PodAttempts, &[], f64::from(effort.attempts));
     }
 
+    /// News was taken in, which took so long.
+    pub(super) fn handled(&self, event: &'static str, seconds: f64) {
+        self.registry.observe(Metric::EventHandling, &[event], seconds);
+    }
+
+    /// A request was answered after so long, retries included.
+    pub(super) fn called(&self, call: Call, worked: bool, seconds: f64) {
+        let labels = [call.as_str(), if worked { "success" } else { "error" }];
+        self.registry.count(Metric::AsyncCalls, &labels);
+        self.registry.observe(Metric::AsyncDuration, &labels, seconds);
+    }
+
+    /// The same for a binding, which is what the plugin does that binds.
+    pub(super) fn bind_called(&self, profile: &str, worked: bool, seconds: f64) {
+        self.called(Call::Binding, worked, seconds);
+        let (point, status) = (ExtensionPoint::Bind.as_str(), if worked { "Success" } else { "Error" });
+        self.registry.observe(Metric::ExtensionPoints, &[point, status, profile], seconds);
+        let plugin = PluginId::DefaultBinder.as_str();
+        self.registry.observe(Metric::PluginDuration, &[plugin, point, status], seconds);
+    }
+
+    /// So many requests are under way.
+    pub(super) fn pending(&self, call: Call, requests: usize) {
+        self.registry.set(Metric::PendingCalls, &[call.as_str()], requests as f64);
+    }
+
     /// Pods have to go for another.
     pub(super) fn preempting(&self, victims: usize) {
         self.registry.observe(Metric::PreemptionVictims, &[], victims as f64);
@@ -96,9 +139,11 @@ impl Metrics {
         ];
         for (queue, pods) in parts {
             set(Metric::PendingPods, &[queue], pods);
+            set(Metric::QueuedEntities, &[queue, "pod"], pods);
         }
         for ((queue, event), pods) in counts.incoming {
             registry.set(Metric::IncomingPods, &[queue.as_str(), event], pods as f64);
+            registry.set(Metric::IncomingEntities, &[queue.as_str(), event, "pod"], pods as f64);
         }
         registry.clear(Metric::InFlightEvents);
         for (event, kept) in counts.in_flight_events {
@@ -112,6 +157,10 @@ impl Metrics {
         let known = [("nodes", census.nodes), ("pods", census.pods), ("assumed_pods", census.assumed_pods)];
         for (kind, known) in known {
             set(Metric::CacheSize, &[kind], known);
+        }
+        for asked in scheduler.evaluations() {
+            let labels = [asked.plugin.as_str(), asked.point.as_str(), asked.profile];
+            registry.set(Metric::PluginEvaluations, &labels, asked.attempts as f64);
         }
         registry.set(Metric::AfterFlush, &[], counts.rescued_by_flush as f64);
         registry.set(Metric::PreemptionAttempts, &[], scheduler.work().preemptions as f64);
@@ -133,6 +182,10 @@ mod tests {
         metrics.bound(&effort, at(4));
         metrics.failed(AttemptEnd::Unschedulable, "gangway", 0.5);
         metrics.preempting(3);
+        metrics.handled("NodeAdd", 0.25);
+        metrics.bind_called("gangway", true, 0.125);
+        metrics.called(Call::Condition, false, 0.5);
+        metrics.pending(Call::Binding, 2);
         metrics.observe(&Scheduler::new(gangway_placement::Options::default()));
         counts.bindings_sent();
         counts.publish();
@@ -146,6 +199,14 @@ mod tests {
             "scheduler_preemption_victims_sum 3",
             "scheduler_preemption_attempts_total 0",
             "scheduler_pending_pods{queue=\"gated\"} 0",
+            "scheduler_queued_entities{queue=\"backoff\",type=\"pod\"} 0",
+            "scheduler_event_handling_duration_seconds_bucket{event=\"NodeAdd\",le=\"0.2048\"} 0",
+            "scheduler_event_handling_duration_seconds_sum{event=\"NodeAdd\"} 0.25",
+            "scheduler_framework_extension_point_duration_seconds_sum{extension_point=\"Bind\",status=\"Success\",profile=\"gangway\"} 0.125",
+            "scheduler_plugin_execution_duration_seconds_count{plugin=\"DefaultBinder\",extension_point=\"Bind\",status=\"Success\"} 1",
+            "scheduler_async_api_call_execution_total{call_type=\"pod_binding\",result=\"success\"} 1",
+            "scheduler_async_api_call_execution_duration_seconds_sum{call_type=\"pod_status_patch\",result=\"error\"} 0.5",
+            "scheduler_pending_async_api_calls{call_type=\"pod_binding\"} 2",
             "scheduler_cache_size{type=\"nodes\"} 0",
             "scheduler_pod_scheduled_after_flush_total 0",
             "gangway_scheduler_writes_total{fate=\"bindings_sent\"} 1",

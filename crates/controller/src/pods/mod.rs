@@ -8,6 +8,7 @@
 //! | how are pods removed that have to go for another? | `preemptions.rs` |
 //! | how does a pod learn why it waits? | `diagnostics.rs` |
 //! | why would it wait if a scheduler looked at it now? | `explanation.rs` |
+//! | when is it tried next? | `next_try.rs` |
 //! | what is told to people? | `events.rs`; to machines: `metrics.rs` |
 //! | how many requests was that? | `counts.rs` |
 //!
@@ -20,6 +21,7 @@ mod diagnostics;
 mod events;
 mod explanation;
 mod metrics;
+mod next_try;
 mod preemptions;
 mod records;
 mod shell;
@@ -35,6 +37,7 @@ use kube::runtime::watcher;
 pub use counts::{BindCounts, BindCountsSnapshot};
 pub use explanation::{Condition, ExplainedPod, Turn, explain_pod};
 pub use metrics::Metrics;
+pub use next_try::{Attempts, Backoff, NextTry};
 pub use records::{FamilyObject, budget_record, family_record, node_record, pod_record};
 
 use crate::index::Forbidden;

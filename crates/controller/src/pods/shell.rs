@@ -16,7 +16,7 @@ use super::bindings::{Bindings, Flight, Report};
 use super::counts::BindCounts;
 use super::diagnostics::{Cause, Diagnostics, Said, Told};
 use super::events::{Events, News, What};
-use super::metrics::{AttemptEnd, Effort};
+use super::metrics::{AttemptEnd, Call, Effort};
 use super::preemptions::{Plan, Preemptions};
 use super::records::{self, pod_record};
 use super::watches::{self, FamilyWatch, Item};
@@ -286,11 +286,18 @@ impl Shell {
         if let Event::PodDeleted(uid) = &event {
             self.diagnostics.forget(uid);
         }
+        let (began, label) = (Instant::now(), self.scheduler.label_of(&event));
         self.scheduler.apply(event, self.clock.now());
+        if let Some(label) = label {
+            self.counts.metrics().handled(label, began.elapsed().as_secs_f64());
+        }
     }
 
     fn publish(&mut self) {
-        self.counts.metrics().observe(&self.scheduler);
+        let metrics = self.counts.metrics();
+        metrics.observe(&self.scheduler);
+        metrics.pending(Call::Binding, self.bindings.len());
+        metrics.pending(Call::Condition, self.diagnostics.len());
     }
 }
 

@@ -8,6 +8,7 @@ mod fallback;
 mod logs;
 mod metrics;
 mod pods;
+mod pods_explained;
 mod pods_failing;
 mod pods_preempting;
 mod policies;

@@ -315,3 +315,36 @@ async fn a_clock_that_stands_still_stops_nothing() {
         _ = world.bound(["p".to_owned()]) => {}
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_told_in_numbers() {
+    let world = World::new();
+    world.create_node("a", "1").await;
+    for name in names(2) {
+        world.create_pod(&name, "1", json!({})).await;
+    }
+    let story = async {
+        while world.counts().bindings_landed == 0 || world.counts().conditions_applied == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(world.counts.pulse().beats(PATIENCE).await, "the loop turns");
+    };
+    tokio::select! {
+        () = world.scheduler(world.server.client()) => {}
+        ended = tokio::time::timeout(PATIENCE, story) => ended.expect("one is bound, one is told why not"),
+    }
+    let text = world.counts.metrics().registry().text();
+    for line in [
+        "scheduler_event_handling_duration_seconds_count{event=\"NodeAdd\"} 1",
+        "scheduler_event_handling_duration_seconds_count{event=\"UnscheduledPodAdd\"} 2",
+        "scheduler_framework_extension_point_duration_seconds_count{extension_point=\"Bind\",status=\"Success\",profile=\"gangway\"} 1",
+        "scheduler_plugin_evaluation_total{plugin=\"DefaultBinder\",extension_point=\"Bind\",profile=\"gangway\"} 1",
+        "scheduler_plugin_evaluation_total{plugin=\"DefaultPreemption\",extension_point=\"PostFilter\",profile=\"gangway\"} 1",
+        "scheduler_async_api_call_execution_total{call_type=\"pod_binding\",result=\"success\"} 1",
+        "scheduler_async_api_call_execution_total{call_type=\"pod_status_patch\",result=\"success\"} 1",
+        "scheduler_pending_async_api_calls{call_type=\"pod_status_patch\"} 0",
+        "scheduler_queued_entities{queue=\"unschedulable\",type=\"pod\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}

@@ -37,6 +37,11 @@ pub(crate) trait Plugin: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether it rules nodes out only by what it saw of all of them, with [`Plugin::prepare`].
+    fn compares_nodes(&self) -> bool {
+        false
+    }
+
     /// Rules nodes out. Those that are ruled out already are left as they are.
     fn filter(&self, shape: &Shape, nodes: &[&Node], verdicts: &mut [Option<Objection>]) {
         let _ = (shape, nodes, verdicts);

@@ -244,6 +244,10 @@ impl Plugin for TopologySpread {
         }
     }
 
+    fn compares_nodes(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, asked: Asked<'_>) -> Option<Box<dyn Prepared>> {
         Hard::new(asked).map(|hard| Box::new(hard) as Box<dyn Prepared>)
     }

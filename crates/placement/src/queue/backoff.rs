@@ -17,7 +17,8 @@ pub(super) fn later(time: Timestamp, duration: Duration) -> Timestamp {
 
 impl Settings {
     /// The penalty after so many failures: doubled with each, up to the longest.
-    pub(super) fn backoff(&self, failures: u32) -> Duration {
+    #[must_use]
+    pub fn backoff(&self, failures: u32) -> Duration {
         if failures == 0 || self.max_backoff.is_zero() {
             return Duration::ZERO;
         }

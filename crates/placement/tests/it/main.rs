@@ -3,6 +3,7 @@
 mod behaviour;
 mod families;
 mod nominations;
+mod numbers;
 mod plugins;
 mod properties;
 mod queue;

@@ -1,6 +1,7 @@
 //! `gangway explain`: why does a Job wait, or a pod?
 
 mod answer;
+mod next_try;
 mod pod;
 mod preemption;
 
@@ -28,7 +29,9 @@ use crate::render::palette::Palette;
 Examples:
   gangway explain job/train -n vision           why it waits and what would help
   gangway explain job/train -n vision -o json   for programs
-  gangway explain pod/train-0 -n vision         which nodes each plugin rules out, and what would wake it
+  gangway explain pod/train-0 -n vision         which nodes each plugin rules out, what would wake it, and when it
+                                                is tried next
+  gangway explain pod/train-0 --config FILE     by the plugins of a scheduler with this configuration
 
 It lists the objects and works the answer out anew, so it needs no controller to
 be running. The reasons are in docs/reasons.md.")]
@@ -42,7 +45,7 @@ pub struct ExplainArgs {
     /// `json` for programs.
     #[arg(short, long, value_enum, value_name = "FORM")]
     output: Option<Form>,
-    /// The configuration file of the controller.
+    /// The configuration file of the controller; for a pod, that of its scheduler (kind KubeSchedulerConfiguration).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -107,9 +110,11 @@ pub async fn run(args: ExplainArgs) -> Outcome {
 }
 
 async fn explain_pod(args: &ExplainArgs, name: &str) -> Outcome {
+    let configuration = args.config.as_deref().map(config::load_scheduler).transpose()?;
+    let settings = configuration.map(|configuration| configuration.settings);
     let client = args.connection.client("explain").await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let explained = pods::explain_pod(client, &SystemClock, &namespace, name)
+    let explained = pods::explain_pod(client, &SystemClock, settings.as_ref(), &namespace, name)
         .await
         .map_err(|error| Failure::bad_input(format!("cannot read the pods and nodes: {}", causes(&error))))?;
     let pod_name = format!("Pod {namespace}/{name}");

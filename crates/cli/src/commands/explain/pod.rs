@@ -5,15 +5,21 @@ use gangway_controller::pods::{ExplainedPod, Turn};
 use gangway_placement::{Diagnosis, Explanation, State};
 use serde_json::{Value, json};
 
+use super::next_try;
 use crate::render::palette::{Palette, Tone};
 use crate::render::table::Table;
 
 /// The answer for people.
 pub fn lines(pod: &str, explained: &ExplainedPod, palette: Palette) -> Vec<String> {
-    let ExplainedPod { explanation, scheduler_name, turn, condition } = explained;
+    let ExplainedPod { explanation, scheduler_name, turn, condition, .. } = explained;
     let situation = palette.paint(Tone::Strong, situation(&explanation.state));
     let mut lines =
         vec![format!("{pod}: {situation}"), format!("  It asks for the scheduler {scheduler_name}")];
+    if !explained.has_profile {
+        lines.push(
+            "  The configuration has no profile of that name: judged by the default plugins".to_owned(),
+        );
+    }
     lines.extend(details(&explanation.state).map(|line| format!("  {line}")));
     if let Some(diagnosis) = &explanation.diagnosis {
         lines.push(format!("  {diagnosis}"));
@@ -24,12 +30,10 @@ pub fn lines(pod: &str, explained: &ExplainedPod, palette: Palette) -> Vec<Strin
         lines.push(String::new());
         lines.extend(table.lines(palette, None).into_iter().map(|line| format!("  {line}")));
     }
-    if let State::Unschedulable { .. } = explanation.state {
+    let next_try = next_try::lines(explained);
+    if !next_try.is_empty() {
         lines.push(String::new());
-        lines.push(
-            "  It is tried again when one of these happens, and five minutes after its last attempt."
-                .to_owned(),
-        );
+        lines.extend(next_try.into_iter().map(|line| format!("  {line}")));
     }
     if let Some(condition) = condition {
         lines.push(format!("  Last told: {}: {}", condition.reason, condition.message));
@@ -90,7 +94,7 @@ fn plugins(explanation: &Explanation) -> Option<Table> {
 
 /// The answer for programs.
 pub fn as_json(pod: &str, explained: &ExplainedPod) -> Value {
-    let ExplainedPod { explanation, scheduler_name, turn, condition } = explained;
+    let ExplainedPod { explanation, scheduler_name, turn, condition, .. } = explained;
     let by_plugin = |diagnosis: &Diagnosis| -> Value {
         diagnosis.by_plugin.iter().map(|(plugin, nodes)| (plugin.to_string(), json!(nodes))).collect()
     };
@@ -107,6 +111,7 @@ pub fn as_json(pod: &str, explained: &ExplainedPod) -> Value {
     json!({
         "pod": pod,
         "schedulerName": scheduler_name,
+        "hasProfile": explained.has_profile,
         "situation": situation(&explanation.state),
         "nodes": explanation.diagnosis.as_ref().map(|diagnosis| diagnosis.nodes),
         "fitting": explanation.diagnosis.as_ref().map(|diagnosis| diagnosis.fitting),
@@ -114,6 +119,7 @@ pub fn as_json(pod: &str, explained: &ExplainedPod) -> Value {
         "reasons": explanation.diagnosis.as_ref().map(|diagnosis| json!(diagnosis.reasons)),
         "wokenBy": wakers,
         "ifItWereItsTurn": turn,
+        "nextTry": next_try::as_json(explained),
         "nominatedNode": explanation.nominated_node.as_ref().map(|node| node.as_str()),
         "missing": explanation.shortages.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "lastTold": condition.as_ref().map(|told| json!({"reason": told.reason, "message": told.message})),
