@@ -399,16 +399,22 @@ pub(crate) fn is_queued(pending: &Pending) -> bool {
     may_queue(pending, Timestamp::from_nanos(i64::MAX))
 }
 
-/// The same with its backoff, which is over, taken off.
+/// The same with its backoff taken off if it is over.
 pub(crate) fn after_backoff(pending: Pending, now: Timestamp) -> Pending {
-    let over_at = backoff(&pending).filter(|at| *at <= now);
+    if may_queue(&pending, now) { without_backoff(pending, now) } else { pending }
+}
+
+/// The same with its backoff taken off. Who gets quota waits for no time any more, even if a clock that was set back says that
+/// the time is yet to come.
+fn without_backoff(pending: Pending, now: Timestamp) -> Pending {
+    let until = backoff(&pending);
     let ended = |out: &Requeued| !out.eligible && ends_with_time(out.reason);
-    if !may_queue(&pending, now) || !(over_at.is_some() || pending.requeued.as_ref().is_some_and(ended)) {
+    if until.is_none() && !pending.requeued.as_ref().is_some_and(ended) {
         return pending;
     }
     let requeued = match &pending.requeued {
         Some(out) if ended(out) => {
-            let at = over_at.unwrap_or(now.whole_second());
+            let at = until.filter(|at| *at <= now).unwrap_or(now.whole_second());
             Some(Requeued { eligible: true, reason: RequeueReason::BackoffFinished, at })
         }
         other => other.clone(),
@@ -434,7 +440,7 @@ pub(crate) fn reserved(
             let (evicted, requeued) = (evicted.clone(), requeued.clone());
             let (requeue_state, checks) = (requeue_state.clone(), checks.clone());
             let history = history.clone();
-            after_backoff(Pending { waiting: None, evicted, requeued, requeue_state, checks, history }, now)
+            without_backoff(Pending { waiting: None, evicted, requeued, requeue_state, checks, history }, now)
         }
         _ => Pending::default(),
     };

@@ -410,12 +410,12 @@ impl Engine {
             Some(preemptor) => LaneKey::LeftFor(track.shape, preemptor),
             None => LaneKey::Shape(track.shape),
         };
-        Some(Place { queue, lane, rank, at: self.queue_order_time(workload) })
+        Some(Place { queue, lane, rank, at: self.queue_order_time(workload.created, &workload.state) })
     }
 
     /// The time by which a Workload is ordered: its creation, unless it was sent back and queues from then on.
-    fn queue_order_time(&self, workload: &Workload) -> Timestamp {
-        let eviction = match &workload.state {
+    fn queue_order_time(&self, created: Timestamp, state: &State) -> Timestamp {
+        let eviction = match state {
             State::Pending(pending) => pending.evicted.as_ref(),
             State::Evicting(_, eviction) => Some(eviction),
             _ => None,
@@ -429,9 +429,7 @@ impl Engine {
             EvictionReason::AdmissionCheck => true,
             _ => false,
         };
-        eviction
-            .filter(|eviction| sent_back(eviction.reason))
-            .map_or(workload.created, |eviction| eviction.at)
+        eviction.filter(|eviction| sent_back(eviction.reason)).map_or(created, |eviction| eviction.at)
     }
 
     pub(crate) fn leave_queue(&mut self, id: WorkloadId) {
@@ -452,8 +450,9 @@ impl Engine {
         let track = self.memory.tracks.get(id.index())?;
         let local = track.local;
         let decided = track.decision.as_ref().map(|write| &write.state);
-        let held = workload.state.reservation().or_else(|| decided.and_then(State::reservation));
-        if let Some(reservation) = held {
+        let holding = |state: &'_ State| state.reservation().is_some();
+        let state = Some(&workload.state).filter(|state| holding(state)).or(decided);
+        if let Some((state, reservation)) = state.and_then(|state| Some((state, state.reservation()?))) {
             let is_admitted = reservation.admitted_at.is_some();
             let counted = if is_admitted { Counted::Admitted } else { Counted::Reserving };
             let leaves = matches!(workload.state, State::Evicting(..))
@@ -469,7 +468,8 @@ impl Engine {
             let admission = reservation.admission.clone();
             let known = track.counted.as_ref().and_then(|counted| counted.holds.as_ref());
             let known = known.filter(|known| known.admission == admission).map(|known| known.usage.clone());
-            let queued_at = self.queue_order_time(workload);
+            // While its quota is only decided on, that it was sent back before does not count any more either.
+            let queued_at = self.queue_order_time(workload.created, state);
             let grant = track.decision.as_ref().and_then(|write| write.grant());
             let Grant { queue: cluster, usage } = match (grant, known) {
                 (Some(grant), _) => grant,

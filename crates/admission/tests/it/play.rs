@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gangway_admission::{Action, Engine, Event, JobEnd, JobFacts, Outcome, ReadyPods};
+use gangway_admission::{Action, Decision, Engine, Event, JobEnd, JobFacts, Outcome, ReadyPods};
 use gangway_model::checks::CheckAnswer;
 use gangway_model::queues::ClusterQueue;
 use gangway_model::readiness::WaitForPodsReady;
@@ -119,6 +119,19 @@ impl Play {
         changed
     }
 
+    /// A decision lands, and is told if it is worth that.
+    pub fn carry_out(&mut self, decision: &Decision) -> Option<String> {
+        let write = self.engine.pending_write(decision.id)?;
+        let object = self.store.workloads.get_mut(&decision.uid).expect("a Workload");
+        object.version += 1;
+        object.state = write.state;
+        object.active &= !write.deactivates;
+        self.engine.apply(Event::Outcome(decision.id, Outcome::Landed(object.version)), self.now);
+        let is_told = !matches!(decision.action, Action::ReportWaiting(_) | Action::Release(_));
+        let text = decision.to_string();
+        is_told.then(|| text.split_once(" ns/").map_or(text.clone(), |(_, rest)| rest.to_owned()))
+    }
+
     /// What happens at a second, until nothing does any more.
     pub fn at(&mut self, second: i64) -> Vec<String> {
         self.now = at(BEGIN + second);
@@ -136,18 +149,7 @@ impl Play {
                 assert!(self.store.rebuilt(self.now).durable() == self.engine.durable(), "R1");
                 return told;
             }
-            for decision in decisions {
-                let Some(write) = self.engine.pending_write(decision.id) else { continue };
-                let object = self.store.workloads.get_mut(&decision.uid).expect("a Workload");
-                object.version += 1;
-                object.state = write.state;
-                object.active &= !write.deactivates;
-                self.engine.apply(Event::Outcome(decision.id, Outcome::Landed(object.version)), self.now);
-                if !matches!(decision.action, Action::ReportWaiting(_) | Action::Release(_)) {
-                    let text = decision.to_string();
-                    told.push(text.split_once(" ns/").map_or(text.clone(), |(_, rest)| rest.to_owned()));
-                }
-            }
+            told.extend(decisions.iter().filter_map(|decision| self.carry_out(decision)));
         }
         panic!("no rest: {told:?}");
     }

@@ -1,13 +1,13 @@
 //! All-or-nothing start: pods that are ready in time or not, who comes back when, and who may start meanwhile.
 
-use gangway_admission::Event;
+use gangway_admission::{Action, Event};
 use gangway_model::conditions::{ConditionType, conditions};
 use gangway_model::queues::{
     ClusterQueue, PreemptionPolicy, QueueingStrategy, ReclaimWithinCohort, StopPolicy, WithinClusterQueue,
 };
 use gangway_model::readiness::{RequeuingTimestamp, Timeouts, WaitForPodsReady};
 use gangway_model::reasons::{EvictionReason, ReadinessReason, RequeueReason};
-use gangway_model::workload::{RequeueState, State, Workload};
+use gangway_model::workload::{Eviction, Pending, RequeueState, Requeued, State, Workload};
 
 use crate::build::*;
 use crate::play::{BEGIN, Play};
@@ -421,4 +421,61 @@ fn an_outage_costs_at_most_one_count() {
     let State::Pending(pending) = play.state("w") else { panic!("{:?}", play.state("w")) };
     let eviction = pending.evicted.as_ref().expect("it was evicted");
     assert_eq!((eviction.reason, eviction.at), (EvictionReason::PodsReadyTimeout, at(BEGIN + 600)));
+}
+
+#[test]
+fn who_gets_quota_waits_for_no_time_even_if_the_clock_was_set_back() {
+    let mut play = started(settings());
+    play.at(300);
+    play.submit("q", cpu_workload("x", 1));
+    assert_eq!(play.at(301), ["x admit in q on f"]);
+    play.pods("x", 2);
+    play.at(302);
+    let later = play.engine.decide(at(BEGIN + 10_000), 0);
+    assert_eq!(later, [], "the backoff is over, and nobody has told that yet");
+    play.end_job("x");
+    // An hour and more back: before the end of the backoff.
+    assert_eq!(play.at(310), ["x finish: Succeeded", "w admit in q on f"]);
+    assert_eq!(play.requeue_state("w"), RequeueState { count: 1, requeue_at: None });
+}
+
+/// Somebody who was sent back for not being ready, and by when that is to be tried again.
+fn sent_back(name: &str, created: i64, evicted: i64, requeue_at: Option<i64>) -> Workload {
+    let eviction = Eviction {
+        reason: EvictionReason::PodsReadyTimeout,
+        message: "late".to_owned(),
+        at: at(evicted),
+        preemption: None,
+        overdue: None,
+    };
+    let state = State::Pending(Pending {
+        evicted: Some(Box::new(eviction)),
+        requeued: Some(Requeued {
+            eligible: requeue_at.is_none(),
+            reason: RequeueReason::PodsReadyTimeout,
+            at: at(evicted),
+        }),
+        requeue_state: RequeueState { count: 1, requeue_at: requeue_at.map(at) }.noted(),
+        ..Pending::default()
+    });
+    Workload { state, ..ranked(name, 1, 0, created) }
+}
+
+/// In the queue, who was sent back later stands behind. With quota, also with one that is only decided on, age counts.
+#[test]
+fn who_was_sent_back_later_is_not_newer_while_its_admission_is_on_its_way() {
+    let within_cluster_queue = WithinClusterQueue::LowerOrNewerEqualPriority;
+    let preemption = PreemptionPolicy { within_cluster_queue, ..PreemptionPolicy::default() };
+    let mut play = Play::new(settings(), vec![ClusterQueue { preemption, ..queue("q", 1) }]);
+    play.submit("q", sent_back("old", 0, 310, None));
+    play.submit("q", sent_back("new", 1, 300, Some(BEGIN + 500)));
+    let admitted = play.engine.decide(at(BEGIN + 400), usize::MAX);
+    assert_eq!(admitted.len(), 1, "{admitted:?}");
+    assert_eq!(admitted[0].uid, gangway_model::Uid::from("old"));
+    // Nothing is told of it, but who is to leave is known before the admission has landed.
+    let later = play.engine.decide(at(BEGIN + 600), usize::MAX);
+    assert!(later.iter().all(|decision| !matches!(decision.action, Action::Evict(..))), "{later:?}");
+    assert_eq!(play.carry_out(&admitted[0]).as_deref(), Some("old admit in q on f"));
+    play.pods("old", 2);
+    assert_eq!(play.at(600), ["old pods: Started"]);
 }
