@@ -122,6 +122,7 @@ impl Engine {
             Event::Outcome(id, outcome) => self.on_outcome(id, outcome, now),
             Event::Synced => {
                 self.memory.synced = true;
+                self.memory.synced_at = Some(now);
                 self.find_preemptors(now);
                 self.find_claims();
             }

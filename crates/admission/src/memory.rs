@@ -26,6 +26,8 @@ use crate::tally::{Counted, Tally};
 pub(crate) struct Memory {
     /// Whether every watch has delivered its first list. Restart: nothing is decided until it has.
     pub(crate) synced: bool,
+    /// When they had. Restart: another start.
+    pub(crate) synced_at: Option<Timestamp>,
     /// The last time that was told. Restart: told again.
     pub(crate) time: Timestamp,
     /// Who may run and whose pods were not all ready since, where that keeps others from starting. Restart: rebuilt.

@@ -363,8 +363,7 @@ impl Engine {
     /// A planted mistake: what was over before the start counts as never.
     fn is_lost_deadline(&self, workload: &Workload, at: Timestamp) -> bool {
         self.planted.is(Bug::DeadlineLost)
-            && !self.memory.synced
-            && at <= self.memory.time
+            && at <= self.memory.synced_at.unwrap_or(self.memory.time)
             && matches!(workload.state, State::Holding(_))
     }
 
