@@ -72,6 +72,7 @@ impl Engine {
             drops_readiness: self.drops_readiness,
             is_blocked: self.is_blocked(),
             planted: self.planted,
+            synced_at: self.memory.synced_at,
         }
     }
 

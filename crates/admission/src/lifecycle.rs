@@ -32,6 +32,8 @@ pub(crate) struct Policy<'p> {
     /// Somebody starts, and nobody else may until its pods are ready.
     pub(crate) is_blocked: bool,
     pub(crate) planted: Planted,
+    /// When every watch had delivered its first list.
+    pub(crate) synced_at: Option<Timestamp>,
 }
 
 /// Somebody with quota who was not told to leave, at a moment.
@@ -73,7 +75,7 @@ pub(crate) fn due(
                 .or_else(|| fallback::out_of_time(held))
                 .or_else(|| checks::follow_demand(held))
                 .or_else(|| flip_to_admitted(held))
-                .or_else(|| readiness::out_of_time(held))
+                .or_else(|| readiness::out_of_time(held).filter(|_| !is_forgotten(held)))
         }
         State::Evicting(_, eviction)
             if eviction.reason.deactivates()
@@ -99,6 +101,13 @@ pub(crate) fn due(
             Some((Action::Requeue(reason), State::Pending(Pending { requeued, ..kept_after(pending) })))
         }
     }
+}
+
+/// A planted mistake: what was over before the start counts as never.
+fn is_forgotten(held: Held<'_>) -> bool {
+    let Policy { planted, synced_at, .. } = held.policy;
+    let start = synced_at.filter(|_| planted.is(Bug::DeadlineLost));
+    start.is_some_and(|start| readiness::was_over_before(held, start))
 }
 
 /// Somebody without quota is deactivated: first that is done, then it is written down that it is.

@@ -351,20 +351,12 @@ impl Engine {
         let stale = track.rare.stale.map(|stale| stale.until);
         let hold = if track.is_preemptor { self.hold_deadline(workload) } else { None };
         let own = lifecycle::deadline(&self.durable, self.readiness.as_ref(), workload);
-        let own = own.filter(|at| !self.is_lost_deadline(workload, *at));
         let report = self.eviction_report_seconds.and_then(|after| lifecycle::overdue_at(workload, after));
         let first = [retry, stale, hold, own, report].into_iter().flatten().filter(|at| *at > passed).min();
         if let Some(at) = first {
             self.memory.tracks[id.index()].rare.deadline = first;
             self.memory.deadlines.insert((at, id));
         }
-    }
-
-    /// A planted mistake: what was over before the start counts as never.
-    fn is_lost_deadline(&self, workload: &Workload, at: Timestamp) -> bool {
-        self.planted.is(Bug::DeadlineLost)
-            && at <= self.memory.synced_at.unwrap_or(self.memory.time)
-            && matches!(workload.state, State::Holding(_))
     }
 
     /// The key of a Workload at a place.
