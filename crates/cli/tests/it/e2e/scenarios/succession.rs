@@ -16,6 +16,8 @@ use crate::e2e::kinds::{JOB, LEASE};
 use crate::e2e::objects::Job;
 use crate::e2e::scene::{Objects, Scene};
 
+use super::order::CLASSES;
+
 /// The controller of the whole world is away until this is dropped.
 struct Away<'s>(&'s Scene);
 
@@ -120,6 +122,7 @@ pub async fn controller_that_stood_still_starts_nothing(scene: &Scene) -> Result
     let _away = Away::of(scene)?;
     let first = Deputy::start(scene)?;
     let deposed = leader(scene, None).await?;
+    scene.create(CLASSES).await?;
     scene.queue("1").await?;
     scene.submit_and_start(Job::new("a")).await?;
     scene.submit(Job::new("b")).await?;
@@ -129,7 +132,8 @@ pub async fn controller_that_stood_still_starts_nothing(scene: &Scene) -> Result
     let heir = leader(scene, Some(&deposed)).await?;
     scene.succeed("a").await?;
     scene.started("b").await?;
-    scene.submit(Job::new("c")).await?;
+    // Times of objects are whole seconds: it takes a priority to say for sure that this one goes before the next.
+    scene.submit(Job::new("c").priority_class(&scene.own("high"))).await?;
     scene.waits("c", "WaitingForQuota").await?;
     // What it knew: a runs, and nobody else has quota. What it learns next may come in any order.
     first.signal(Signal::SIGCONT)?;
