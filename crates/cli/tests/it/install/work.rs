@@ -138,11 +138,15 @@ async fn leases(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Rights for what does not happen here: errors, victims, pods that wait. As part, resource and verb.
+/// Rights for what does not happen here: errors, victims, pods that wait, successors, what Kueue left. As part, resource and verb.
 const NOT_SEEN_HERE: &[&str] = &[
+    "gangway-controller admissionchecks patch",
+    "gangway-controller clusterqueues patch",
     "gangway-controller jobs get",
     "gangway-controller jobs/finalizers update",
+    "gangway-controller resourceflavors patch",
     "gangway-controller workloads delete",
+    "gangway-controller workloads get",
     "gangway-scheduler pods get",
     "gangway-scheduler pods delete",
     "gangway-scheduler pods/status patch",
