@@ -26,7 +26,7 @@ use crate::tally::{Counted, Tally};
 pub(crate) struct Memory {
     /// Whether every watch has delivered its first list. Restart: nothing is decided until it has.
     pub(crate) synced: bool,
-    /// When they had. Restart: another start.
+    /// When they had; only a planted mistake asks. Restart: another start.
     pub(crate) synced_at: Option<Timestamp>,
     /// The last time that was told. Restart: told again.
     pub(crate) time: Timestamp,
